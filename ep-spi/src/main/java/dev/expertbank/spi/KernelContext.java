@@ -1,0 +1,46 @@
+package dev.expertbank.spi;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The inputs and outputs of one execution of a node. Valid on the calling thread until {@link
+ * CompiledNode#compute} returns.
+ */
+public interface KernelContext {
+  /**
+   * The tensor in that operator slot of the original node, whatever ONNX Runtime did to the slots
+   * of the fused node.
+   *
+   * @throws EpException if the slot is empty, or its constant was dropped
+   */
+  Tensor input(int slot);
+
+  /**
+   * Allocates the output with the shape of {@code like}.
+   *
+   * @return its memory, sized for the node's output type
+   */
+  Tensor outputLike(int index, Tensor like);
+
+  /**
+   * Runs {@code function(userData, i)} for each i in [0, total) on the session's intra-op threads,
+   * and returns when all are done.
+   *
+   * @param function a native {@code void (*)(void *userData, size_t i)}
+   */
+  void parallelFor(MemorySegment function, long total, MemorySegment userData);
+
+  /** A tensor in memory of ONNX Runtime. */
+  interface Tensor {
+    ElementType elementType();
+
+    int rank();
+
+    long dim(int axis);
+
+    long elementCount();
+
+    /** The elements; read-only by contract for inputs. */
+    MemorySegment data();
+  }
+}

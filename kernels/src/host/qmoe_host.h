@@ -1,0 +1,94 @@
+/*
+ * The host kernels' interface: com.microsoft::QMoE over an address table, on the CPU.
+ *
+ * Free of any framework: plain pointers in, plain pointers out. The caller owns every buffer; no
+ * function allocates, locks, or keeps a pointer after it returns. One run is
+ *
+ *     expertbank_qmoe_prepare(run);                                  once, on one thread
+ *     for i in [0, run->fc1_tasks): expertbank_qmoe_fc1(run, i);     any threads, any order
+ *     for i in [0, run->fc2_tasks): expertbank_qmoe_fc2(run, i);     after all of fc1
+ *
+ * The output bits do not depend on the number of threads or the order of tasks.
+ *
+ * The structures are mirrored by dev.expertbank.qmoe.device.host.HostKernels; sizes and offsets are
+ * checked there against expertbank_qmoe_abi().
+ */
+#ifndef EXPERTBANK_QMOE_HOST_H
+#define EXPERTBANK_QMOE_HOST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ONNX element types. */
+enum { EB_FLOAT = 1, EB_FLOAT16 = 10, EB_BFLOAT16 = 16 };
+
+enum { EB_RELU = 0, EB_GELU = 1, EB_SILU = 2, EB_SWIGLU = 3, EB_IDENTITY = 4 };
+
+/* Which ONNX Runtime execution provider's routing rules apply. */
+enum { EB_ROUTING_ORT_CPU = 0, EB_ROUTING_ORT_CUDA = 1 };
+
+/* Tokens that one run may have; a caller with more makes several runs. */
+#define EB_MAX_RUN_TOKENS 512
+
+/* Addresses of one expert's tensors, [0] fc1, [1] fc2, [2] fc3; NULL where the node has none. */
+typedef struct {
+    const void *weight[3];
+    const void *scale[3];
+    const void *zero_point[3];
+    const void *bias[3];
+} eb_expert_row;
+
+/* What is fixed when a node is compiled. */
+typedef struct {
+    int32_t hidden;         /* H */
+    int32_t inter;          /* I */
+    int32_t experts;        /* E */
+    int32_t top_k;          /* 1..E */
+    int32_t bits;           /* 2, 4, 8 */
+    int32_t block_size;     /* weights per scale along K; 0: one scale per output row */
+    int32_t activation;     /* EB_RELU ... */
+    int32_t swiglu_fusion;  /* 0: fc3 holds the linear half, 1: interleaved, 2: halves */
+    int32_t has_fc3;        /* 1: out = act(fc1) * fc3 */
+    int32_t io_type;        /* of input, router, biases, router_weights, output */
+    int32_t scale_type;     /* of all scales */
+    int32_t routing;        /* EB_ROUTING_ORT_CPU ... */
+    int32_t normalize;      /* normalize_routing_weights */
+    float alpha;            /* activation_alpha */
+    float beta;             /* activation_beta */
+    float limit;            /* swiglu_limit; +inf when absent */
+} eb_qmoe_spec;
+
+/* One run. The caller fills the first group; prepare fills the second. */
+typedef struct {
+    const eb_qmoe_spec *spec;
+    const eb_expert_row *rows;      /* [experts] */
+    const void *input;              /* [tokens, hidden] */
+    const void *router;             /* [tokens, experts], logits */
+    const void *router_weights;     /* [tokens, experts] or NULL */
+    void *output;                   /* [tokens, hidden] */
+    void *workspace;                /* 64-byte aligned */
+    int64_t workspace_bytes;        /* at least expertbank_qmoe_workspace_bytes(spec, tokens) */
+    int64_t tokens;                 /* 1..EB_MAX_RUN_TOKENS */
+
+    int64_t fc1_tasks;
+    int64_t fc2_tasks;
+    const int32_t *route_expert;    /* [tokens, top_k] in workspace, -1 where a route was dropped */
+    const float *route_weight;      /* [tokens, top_k] in workspace */
+    void *state;                    /* private to the kernels, in workspace */
+} eb_qmoe_run;
+
+/* sizeof the three structures, in the order above, so that a mirror can check itself. */
+void expertbank_qmoe_abi(int64_t sizes[3]);
+
+/* Name of the instruction tier in use: "avx512", "avx2", "neon" or "baseline". */
+const char *expertbank_qmoe_tier(void);
+
+int64_t expertbank_qmoe_workspace_bytes(const eb_qmoe_spec *spec, int64_t tokens);
+
+/* 0, or 1 when tokens or workspace_bytes are out of range (nothing is written then). */
+int32_t expertbank_qmoe_prepare(eb_qmoe_run *run);
+
+void expertbank_qmoe_fc1(void *run, size_t task);
+void expertbank_qmoe_fc2(void *run, size_t task);
+
+#endif
