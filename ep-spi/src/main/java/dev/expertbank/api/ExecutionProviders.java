@@ -60,7 +60,7 @@ public final class ExecutionProviders {
     candidates.sort(
         Comparator.<Candidate, String>comparing(c -> c.factory().name())
             .thenComparing(c -> !(c.availability() instanceof Availability.Available))
-            .thenComparing(c -> -c.factory().priority())
+            .thenComparingInt(c -> -c.factory().priority())
             .thenComparing(c -> c.factory().getClass().getName()));
     return new Discovery(candidates, failures);
   }

@@ -77,11 +77,12 @@ public final class NativeLibrary {
   private static Path extract(String name, String fileName) {
     String resource = "/dev/expertbank/native/" + platform() + "/" + System.mapLibraryName(name);
     byte[] content = read(resource);
-    Path target = cache().resolve(sha256(content).substring(0, 16)).resolve(fileName);
+    Path directory = cache().resolve(sha256(content).substring(0, 16));
+    Path target = directory.resolve(fileName);
     try {
-      if (!hasContent(target, content)) {
-        createPrivateDirectory(target.getParent());
-        write(target, content);
+      if (!hasContent(directory, target, content)) {
+        createPrivateDirectory(directory);
+        write(directory, target, content);
       }
       return target;
     } catch (IOException e) {
@@ -90,7 +91,7 @@ public final class NativeLibrary {
           "cannot extract "
               + fileName
               + " to "
-              + target.getParent()
+              + directory
               + " ("
               + e
               + "): make that folder writable or set -D"
@@ -130,9 +131,9 @@ public final class NativeLibrary {
   }
 
   /** A link or a file of another user would let somebody else choose the code that we load. */
-  private static boolean hasContent(Path file, byte[] content) throws IOException {
+  private static boolean hasContent(Path directory, Path file, byte[] content) throws IOException {
     return Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)
-        && Files.getOwner(file).equals(Files.getOwner(file.getParent()))
+        && Files.getOwner(file).equals(Files.getOwner(directory))
         && Files.size(file) == content.length
         && MessageDigest.isEqual(Files.readAllBytes(file), content);
   }
@@ -148,8 +149,8 @@ public final class NativeLibrary {
     }
   }
 
-  private static void write(Path target, byte[] content) throws IOException {
-    Path temporary = Files.createTempFile(target.getParent(), target.getFileName() + ".", ".part");
+  private static void write(Path directory, Path target, byte[] content) throws IOException {
+    Path temporary = Files.createTempFile(directory, target.getFileName() + ".", ".part");
     try {
       Files.write(temporary, content);
       try {

@@ -8,10 +8,10 @@ import org.jspecify.annotations.Nullable;
  * Numbers start at 1, so that no valid one looks like NULL. Lookups take no lock.
  */
 final class HandleTable<T> {
-  private volatile Object[] objects = new Object[8];
+  private volatile @Nullable Object[] objects = new @Nullable Object[8];
 
   synchronized long add(T object) {
-    Object[] copy = objects;
+    @Nullable Object[] copy = objects;
     int free = 0;
     while (free < copy.length && copy[free] != null) {
       free++;
@@ -24,7 +24,7 @@ final class HandleTable<T> {
 
   @SuppressWarnings("unchecked") // only add() writes, and it takes a T
   T get(long handle) {
-    Object[] snapshot = objects;
+    @Nullable Object[] snapshot = objects;
     T object = handle < 1 || handle > snapshot.length ? null : (T) snapshot[(int) handle - 1];
     if (object == null) {
       throw new IllegalStateException("ONNX Runtime used handle " + handle + ", which is released");
@@ -32,11 +32,10 @@ final class HandleTable<T> {
     return object;
   }
 
-  synchronized @Nullable T remove(long handle) {
-    T object = get(handle);
-    Object[] copy = objects.clone();
+  synchronized void remove(long handle) {
+    get(handle);
+    @Nullable Object[] copy = objects.clone();
     copy[(int) handle - 1] = null;
     objects = copy;
-    return object;
   }
 }

@@ -132,9 +132,24 @@ final class OrtKernelContext implements KernelContext {
     }
   }
 
-  private record OrtTensor(
-      ElementType elementType, long[] dims, long elementCount, MemorySegment data)
-      implements Tensor {
+  private static final class OrtTensor implements Tensor {
+    private final ElementType elementType;
+    private final long[] dims;
+    private final long elementCount;
+    private final MemorySegment data;
+
+    OrtTensor(ElementType elementType, long[] dims, long elementCount, MemorySegment data) {
+      this.elementType = elementType;
+      this.dims = dims;
+      this.elementCount = elementCount;
+      this.data = data;
+    }
+
+    @Override
+    public ElementType elementType() {
+      return elementType;
+    }
+
     @Override
     public int rank() {
       return dims.length;
@@ -143,6 +158,16 @@ final class OrtKernelContext implements KernelContext {
     @Override
     public long dim(int axis) {
       return dims[axis];
+    }
+
+    @Override
+    public long elementCount() {
+      return elementCount;
+    }
+
+    @Override
+    public MemorySegment data() {
+      return data;
     }
   }
 }

@@ -74,30 +74,25 @@ final class PluginFactory {
     return FACTORIES.get(CStruct.handle(address, FACTORY_BYTES));
   }
 
-  // Upcalls. Upcall guards them all.
+  // Upcalls: package-private for Upcall, which guards them all.
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getName(long self) {
+  static long getName(long self) {
     return at(self).epNameText.address();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getVendor(long self) {
+  static long getVendor(long self) {
     return VENDOR.address();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static int getVendorId(long self) {
+  static int getVendorId(long self) {
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getVersion(long self) {
+  static long getVersion(long self) {
     return VERSION.address();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getSupportedDevices(
+  static long getSupportedDevices(
       long self, long devices, long deviceCount, long epDevices, long maxEpDevices, long out) {
     MemorySegment outCount = Native.view(out, Long.BYTES);
     outCount.set(ValueLayout.JAVA_LONG, 0, 0);
@@ -136,8 +131,7 @@ final class PluginFactory {
     }
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long createEp(
+  static long createEp(
       long self,
       long devices,
       long metadata,
@@ -195,15 +189,13 @@ final class PluginFactory {
     return config;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static void releaseEp(long self, long ep) {
+  static void releaseEp(long self, long ep) {
     PluginSession session = PluginSession.at(ep);
     at(self).library.sessionClosed(session);
     session.release();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long createDataTransfer(long self, long out) {
+  static long createDataTransfer(long self, long out) {
     Native.view(out, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, 0L);
     return 0;
   }

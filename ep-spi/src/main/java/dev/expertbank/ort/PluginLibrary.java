@@ -195,8 +195,7 @@ public final class PluginLibrary {
   // The library's two entry points, behind guards. ONNX Runtime may call the first one for a
   // registration that it then rejects, without calling the second: both can be repeated.
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private synchronized long createEpFactories(
+  synchronized long createEpFactories(
       long name, long apiBase, long logger, long factories, long maxFactories, long outCount) {
     OrtRuntime.bind(apiBase);
     MemorySegment count = Native.view(outCount, Long.BYTES);
@@ -214,8 +213,7 @@ public final class PluginLibrary {
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long releaseEpFactory(long factory) {
+  static long releaseEpFactory(long factory) {
     return 0; // kept for the next registration
   }
 }

@@ -57,21 +57,18 @@ final class PluginNode {
     compiled.close();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long createState(long self, long computeContext, long state) {
+  static long createState(long self, long computeContext, long state) {
     Native.view(state, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, at(self).handle);
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long compute(long self, long state, long kernelContext) {
+  static long compute(long self, long state, long kernelContext) {
     PluginNode node = NODES.get(state);
     node.compiled.compute(OrtKernelContext.ofThread().bind(kernelContext, node.inputIndexBySlot));
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static void releaseState(long self, long state) {
+  static void releaseState(long self, long state) {
     // The state is the node's number; the node goes with ReleaseNodeComputeInfos.
   }
 }

@@ -101,15 +101,14 @@ final class PluginSession implements ProviderSession {
     return Optional.ofNullable(gate.lastOutcome());
   }
 
-  // Upcalls. Each finds its session and hands over; Upcall guards them all.
+  // Upcalls: package-private for Upcall, which guards them all. Each finds its session and hands
+  // over.
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getName(long self) {
+  static long getName(long self) {
     return at(self).factory.epNameAddress();
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long getCapability(long self, long graph, long supportInfo) {
+  static long getCapability(long self, long graph, long supportInfo) {
     PluginSession session = at(self);
     try {
       session.claimNodes(graph, supportInfo);
@@ -122,15 +121,13 @@ final class PluginSession implements ProviderSession {
     }
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long compile(
+  static long compile(
       long self, long graphs, long fusedNodes, long count, long computeInfos, long epContextNodes) {
     at(self).compileNodes(graphs, fusedNodes, Math.toIntExact(count), computeInfos);
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static void releaseNodeComputeInfos(long self, long computeInfos, long count) {
+  static void releaseNodeComputeInfos(long self, long computeInfos, long count) {
     MemorySegment infos = Native.view(computeInfos, Long.BYTES * count);
     RuntimeException failure = null;
     for (long i = 0; i < count; i++) {
@@ -148,20 +145,17 @@ final class PluginSession implements ProviderSession {
     }
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long onRunStart(long self, long runOptions) {
+  static long onRunStart(long self, long runOptions) {
     at(self).gate.runStarted();
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long onRunEnd(long self, long runOptions, boolean syncStream) {
+  static long onRunEnd(long self, long runOptions, boolean syncStream) {
     at(self).gate.runEnded();
     return 0;
   }
 
-  @SuppressWarnings("UnusedMethod") // upcall
-  private static long onSessionInitializationEnd(long self) {
+  static long onSessionInitializationEnd(long self) {
     at(self).failOnGraphFailure();
     return 0;
   }

@@ -76,8 +76,7 @@ final class Upcall {
         : MethodHandles.zero(type);
   }
 
-  @SuppressWarnings("UnusedMethod") // a guard's handler, found by name
-  private static long toStatus(Throwable thrown) {
+  static long toStatus(Throwable thrown) {
     try {
       if (!(thrown instanceof EpException)) {
         LOG.log(System.Logger.Level.WARNING, "execution provider failed", thrown);
@@ -89,8 +88,7 @@ final class Upcall {
     }
   }
 
-  @SuppressWarnings("UnusedMethod") // a guard's handler, found by name
-  private static void log(Throwable thrown) {
+  static void log(Throwable thrown) {
     try {
       LOG.log(System.Logger.Level.WARNING, "execution provider failed", thrown);
     } catch (Throwable second) {
