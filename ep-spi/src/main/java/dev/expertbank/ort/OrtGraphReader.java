@@ -2,6 +2,7 @@ package dev.expertbank.ort;
 
 import static dev.expertbank.ort.OrtFunction.*;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ConstantData;
 import dev.expertbank.spi.ElementType;

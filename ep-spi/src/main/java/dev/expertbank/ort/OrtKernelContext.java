@@ -1,5 +1,6 @@
 package dev.expertbank.ort;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.KernelContext;

@@ -1,5 +1,6 @@
 package dev.expertbank.ort;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.EpException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
@@ -37,7 +38,7 @@ final class OrtRuntime {
     this.apiVersion = apiVersion;
     this.api = api;
     long getEpApi = pointerAt(api, OrtFunction.GET_EP_API.index());
-    long epApi = (long) Native.call(getEpApi, OrtFunction.GET_EP_API.signature());
+    long epApi = (long) call(getEpApi, OrtFunction.GET_EP_API.signature());
     for (OrtFunction function : OrtFunction.values()) {
       long table = function.table() == OrtFunction.Table.API ? api : epApi;
       FunctionDescriptor descriptor = Signature.descriptor(function.signature());
@@ -54,11 +55,11 @@ final class OrtRuntime {
   static synchronized void bind(long apiBase) {
     MemorySegment base = Native.view(apiBase, 16);
     long getVersionString = base.get(ValueLayout.JAVA_LONG, 8);
-    String version = Native.string((long) Native.call(getVersionString, "P()"));
+    String version = Native.string((long) call(getVersionString, "P()"));
     int minor = checkedMinor(version);
     int apiVersion = Math.min(minor, LAYOUT_VERSION);
     long getApi = base.get(ValueLayout.JAVA_LONG, 0);
-    long api = (long) Native.call(getApi, "P(I)", apiVersion);
+    long api = (long) call(getApi, "P(I)", apiVersion);
     if (api == 0) {
       throw new EpException(
           "ort.version", "ONNX Runtime " + version + " has no API version " + apiVersion);
@@ -116,5 +117,14 @@ final class OrtRuntime {
 
   private static long pointerAt(long table, int index) {
     return Native.view(table, 8L * index + 8).get(ValueLayout.JAVA_LONG, 8L * index);
+  }
+
+  /** Calls a function once, without keeping a handle: for what comes before the tables are known. */
+  private static Object call(long function, String signature, Object... arguments) {
+    try {
+      return Native.link(function, Signature.descriptor(signature)).invokeWithArguments(arguments);
+    } catch (Throwable e) {
+      throw new IllegalStateException("call into ONNX Runtime failed", e);
+    }
   }
 }

@@ -1,5 +1,6 @@
 package dev.expertbank.ort;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.EpException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

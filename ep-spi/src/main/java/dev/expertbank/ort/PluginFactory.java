@@ -10,6 +10,7 @@ import static dev.expertbank.ort.OrtStructField.FACTORY_GET_VENDOR_ID;
 import static dev.expertbank.ort.OrtStructField.FACTORY_GET_VERSION;
 import static dev.expertbank.ort.OrtStructField.FACTORY_RELEASE_EP;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.EpException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -5,6 +5,7 @@ import static dev.expertbank.ort.OrtStructField.NODE_COMPUTE_INFO_BYTES;
 import static dev.expertbank.ort.OrtStructField.NODE_CREATE_STATE;
 import static dev.expertbank.ort.OrtStructField.NODE_RELEASE_STATE;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.CompiledNode;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;

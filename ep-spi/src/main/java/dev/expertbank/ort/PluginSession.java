@@ -11,6 +11,7 @@ import static dev.expertbank.ort.OrtStructField.EP_RELEASE_NODE_COMPUTE_INFOS;
 import static dev.expertbank.ort.OrtStructField.NODE_FUSION_OPTIONS_BYTES;
 import static dev.expertbank.ort.OrtStructField.NODE_FUSION_OPTIONS_DROP_CONSTANT_INITIALIZERS;
 
+import dev.expertbank.natives.Native;
 import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.Claim;
 import dev.expertbank.spi.EpException;

@@ -1,7 +1,7 @@
 /**
  * The host: makes Java {@link dev.expertbank.spi.ExecutionProvider}s an ONNX Runtime plugin
- * execution provider. The only package with raw addresses and restricted calls. Reading order:
- * {@code PluginLibrary} (what ONNX Runtime loads), {@code PluginFactory}, {@code PluginSession},
+ * execution provider. C structures and addresses do not leave this package. Reading order: {@code
+ * PluginLibrary} (what ONNX Runtime loads), {@code PluginFactory}, {@code PluginSession},
  * {@code PluginNode}, then {@code OrtGraphReader} and {@code OrtKernelContext} for what they are
  * given.
  */

@@ -1,0 +1,54 @@
+package dev.expertbank.qmoe.bank;
+
+import dev.expertbank.spi.qmoe.Fc;
+import dev.expertbank.spi.qmoe.QMoeInput;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * The addresses through which kernels reach the experts of one layer: one row per expert, one entry
+ * per tensor, NULL where the node has none. Laid out as {@code eb_expert_row} of {@code
+ * qmoe_host.h}.
+ */
+public final class AddressTable {
+  /** Roles in the order of a row's arrays; each array has one entry per {@link Fc}. */
+  private static final int FCS = Fc.values().length;
+
+  private static final int ROLES = 4;
+
+  /** Bytes of one row. */
+  public static final long ROW_BYTES = (long) Long.BYTES * ROLES * FCS;
+
+  private final MemorySegment rows;
+
+  /** A table of NULL addresses that lives as long as {@code arena}. */
+  AddressTable(Arena arena, int experts) {
+    rows = arena.allocate(Math.multiplyExact(ROW_BYTES, experts), Long.BYTES);
+  }
+
+  /** The rows, for a kernel. */
+  public MemorySegment rows() {
+    return rows;
+  }
+
+  /** Points one tensor of one expert to {@code data}, which must outlive the table. */
+  void set(int expert, QMoeInput tensor, MemorySegment data) {
+    rows.set(
+        ValueLayout.JAVA_LONG,
+        expert * ROW_BYTES + (long) Long.BYTES * entry(tensor),
+        data.address());
+  }
+
+  private static int entry(QMoeInput tensor) {
+    int role =
+        switch (tensor.role()) {
+          case WEIGHTS -> 0;
+          case SCALES -> 1;
+          case ZERO_POINTS -> 2;
+          case BIAS -> 3;
+          default -> throw new IllegalArgumentException(tensor + " is not an expert tensor");
+        };
+    return role * FCS + tensor.fc().orElseThrow().ordinal();
+  }
+}

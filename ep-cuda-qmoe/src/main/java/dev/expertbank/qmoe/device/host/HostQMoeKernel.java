@@ -1,0 +1,66 @@
+package dev.expertbank.qmoe.device.host;
+
+import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.qmoe.device.QMoeKernel;
+import dev.expertbank.spi.KernelContext;
+import dev.expertbank.spi.KernelContext.Tensor;
+import dev.expertbank.spi.qmoe.QMoeSpec;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** One node on the CPU: the C kernels, run on ONNX Runtime's intra-op threads. */
+final class HostQMoeKernel implements QMoeKernel {
+  private final HostDevice device;
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment specStruct;
+  private final AddressTable table;
+  private final long tokenBytes;
+  private final long routerBytes;
+
+  HostQMoeKernel(HostDevice device, QMoeSpec spec, AddressTable table) {
+    this.device = device;
+    this.specStruct = HostSpec.allocate(arena, spec);
+    this.table = table;
+    this.tokenBytes = spec.ioType().bytes(spec.hidden());
+    this.routerBytes = spec.ioType().bytes(spec.experts());
+  }
+
+  @Override
+  public void run(
+      KernelContext context,
+      Tensor input,
+      Tensor router,
+      @Nullable Tensor routerWeights,
+      Tensor output,
+      long tokens) {
+    long inputAddress = input.data().address();
+    long routerAddress = router.data().address();
+    long weightsAddress = routerWeights == null ? 0 : routerWeights.data().address();
+    long outputAddress = output.data().address();
+    long chunk = Math.min(tokens, HostKernels.MAX_RUN_TOKENS);
+    HostRun run = device.acquire(HostKernels.workspaceBytes(specStruct, chunk));
+    try {
+      for (long first = 0; first < tokens; first += chunk) {
+        run.set(
+            specStruct.address(),
+            table.rows().address(),
+            inputAddress + first * tokenBytes,
+            routerAddress + first * routerBytes,
+            routerWeights == null ? 0 : weightsAddress + first * routerBytes,
+            outputAddress + first * tokenBytes,
+            Math.min(chunk, tokens - first));
+        HostKernels.prepare(run.struct());
+        context.parallelFor(HostKernels.FC1, run.fc1Tasks(), run.struct());
+        context.parallelFor(HostKernels.FC2, run.fc2Tasks(), run.struct());
+      }
+    } finally {
+      device.release(run);
+    }
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}

@@ -1,0 +1,88 @@
+package dev.expertbank.qmoe.device.host;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemoryLayout.PathElement;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * {@code eb_qmoe_run} with its workspace: what one run needs, reused by later runs. Used by one run
+ * at a time.
+ */
+final class HostRun implements AutoCloseable {
+  static final StructLayout LAYOUT =
+      MemoryLayout.structLayout(
+          ValueLayout.JAVA_LONG.withName("spec"),
+          ValueLayout.JAVA_LONG.withName("rows"),
+          ValueLayout.JAVA_LONG.withName("input"),
+          ValueLayout.JAVA_LONG.withName("router"),
+          ValueLayout.JAVA_LONG.withName("router_weights"),
+          ValueLayout.JAVA_LONG.withName("output"),
+          ValueLayout.JAVA_LONG.withName("workspace"),
+          ValueLayout.JAVA_LONG.withName("workspace_bytes"),
+          ValueLayout.JAVA_LONG.withName("tokens"),
+          ValueLayout.JAVA_LONG.withName("fc1_tasks"),
+          ValueLayout.JAVA_LONG.withName("fc2_tasks"),
+          ValueLayout.JAVA_LONG.withName("route_expert"),
+          ValueLayout.JAVA_LONG.withName("route_weight"),
+          ValueLayout.JAVA_LONG.withName("state"));
+
+  private static final long SPEC = offset("spec");
+  private static final long ROWS = offset("rows");
+  private static final long INPUT = offset("input");
+  private static final long ROUTER = offset("router");
+  private static final long ROUTER_WEIGHTS = offset("router_weights");
+  private static final long OUTPUT = offset("output");
+  private static final long TOKENS = offset("tokens");
+  private static final long FC1_TASKS = offset("fc1_tasks");
+  private static final long FC2_TASKS = offset("fc2_tasks");
+
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment struct = arena.allocate(LAYOUT);
+  private final long workspaceBytes;
+
+  HostRun(long workspaceBytes) {
+    this.workspaceBytes = workspaceBytes;
+    MemorySegment workspace = arena.allocate(workspaceBytes, 64);
+    struct.set(ValueLayout.JAVA_LONG, offset("workspace"), workspace.address());
+    struct.set(ValueLayout.JAVA_LONG, offset("workspace_bytes"), workspaceBytes);
+  }
+
+  long workspaceBytes() {
+    return workspaceBytes;
+  }
+
+  MemorySegment struct() {
+    return struct;
+  }
+
+  void set(
+      long spec, long rows, long input, long router, long routerWeights, long output, long tokens) {
+    struct.set(ValueLayout.JAVA_LONG, SPEC, spec);
+    struct.set(ValueLayout.JAVA_LONG, ROWS, rows);
+    struct.set(ValueLayout.JAVA_LONG, INPUT, input);
+    struct.set(ValueLayout.JAVA_LONG, ROUTER, router);
+    struct.set(ValueLayout.JAVA_LONG, ROUTER_WEIGHTS, routerWeights);
+    struct.set(ValueLayout.JAVA_LONG, OUTPUT, output);
+    struct.set(ValueLayout.JAVA_LONG, TOKENS, tokens);
+  }
+
+  long fc1Tasks() {
+    return struct.get(ValueLayout.JAVA_LONG, FC1_TASKS);
+  }
+
+  long fc2Tasks() {
+    return struct.get(ValueLayout.JAVA_LONG, FC2_TASKS);
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+
+  private static long offset(String field) {
+    return LAYOUT.byteOffset(PathElement.groupElement(field));
+  }
+}
