@@ -1,0 +1,56 @@
+package dev.expertbank.tests;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One {@code com.microsoft} QMoE or MoE node with the contents of all its inputs.
+ *
+ * @param operator {@code QMoE} or {@code MoE}
+ * @param attributes values are {@link Long}, {@link Float} or {@link String}
+ * @param inputs by operator slot, null for an omitted one; slots after the last one are omitted too
+ */
+record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable TensorData> inputs) {
+  static final int INPUT = 0;
+  static final int ROUTER_PROBS = 1;
+  static final int ROUTER_WEIGHTS = 14;
+
+  MoeNode {
+    attributes = Map.copyOf(attributes);
+    inputs = Collections.unmodifiableList(new ArrayList<>(inputs));
+  }
+
+  Optional<TensorData> input(int slot) {
+    return slot < inputs.size() ? Optional.ofNullable(inputs.get(slot)) : Optional.empty();
+  }
+
+  TensorData required(int slot) {
+    return input(slot).orElseThrow(() -> new IllegalArgumentException("input " + slot + " absent"));
+  }
+
+  boolean quantized() {
+    return operator.equals("QMoE");
+  }
+
+  /** Whether a model has this input computed at run time; all others are weights. */
+  boolean isGraphInput(int slot) {
+    return slot == INPUT || slot == ROUTER_PROBS || (quantized() && slot == ROUTER_WEIGHTS);
+  }
+
+  long integer(String attribute, long defaultValue) {
+    return (Long) attributes.getOrDefault(attribute, defaultValue);
+  }
+
+  /** The attribute as the model holds it, a float, widened. */
+  double real(String attribute, float defaultValue) {
+    return (Float) attributes.getOrDefault(attribute, defaultValue);
+  }
+
+  String text(String attribute, String defaultValue) {
+    return (String) attributes.getOrDefault(attribute, defaultValue);
+  }
+}
