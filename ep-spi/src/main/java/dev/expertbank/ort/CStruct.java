@@ -1,7 +1,6 @@
 package dev.expertbank.ort;
 
 import dev.expertbank.natives.Native;
-
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -119,7 +119,9 @@ final class OrtRuntime {
     return Native.view(table, 8L * index + 8).get(ValueLayout.JAVA_LONG, 8L * index);
   }
 
-  /** Calls a function once, without keeping a handle: for what comes before the tables are known. */
+  /**
+   * Calls a function once, without keeping a handle: for what comes before the tables are known.
+   */
   private static Object call(long function, String signature, Object... arguments) {
     try {
       return Native.link(function, Signature.descriptor(signature)).invokeWithArguments(arguments);

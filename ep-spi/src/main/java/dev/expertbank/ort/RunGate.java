@@ -57,9 +57,9 @@ final class RunGate {
   }
 
   private void forgetDeadThreads() {
-    if (inFlight.size() > 1 && inFlight.removeIf(thread -> !thread.isAlive())) {
-      completedRuns++;
-    }
+    int before = inFlight.size();
+    inFlight.removeIf(thread -> !thread.isAlive());
+    completedRuns += before - inFlight.size();
   }
 
   private void consumeIfIdle() {

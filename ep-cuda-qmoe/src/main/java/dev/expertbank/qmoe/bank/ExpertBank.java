@@ -50,7 +50,8 @@ public final class ExpertBank implements AutoCloseable {
     ConstantData constant =
         value
             .constant()
-            .orElseThrow(() -> new EpException("weights.constant", value.name() + " is no constant"));
+            .orElseThrow(
+                () -> new EpException("weights.constant", value.name() + " is no constant"));
     if (constant.byteLength() != length) {
       throw new EpException(
           "weights.length",

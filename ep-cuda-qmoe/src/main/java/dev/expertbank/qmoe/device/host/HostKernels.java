@@ -27,7 +27,9 @@ final class HostKernels {
   static final MemorySegment FC2 = LIBRARY.findOrThrow("expertbank_qmoe_fc2");
 
   private static final MethodHandle PREPARE =
-      link("expertbank_qmoe_prepare", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG));
+      link(
+          "expertbank_qmoe_prepare",
+          FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG));
   private static final MethodHandle WORKSPACE_BYTES =
       link(
           "expertbank_qmoe_workspace_bytes",
