@@ -15,6 +15,8 @@ public final class ProviderOptions {
   }
 
   /**
+   * Parses the option texts of one session.
+   *
    * @param text option texts by key; keys that are missing take their default
    * @throws EpException {@code options.unknown-key} or {@code options.bad-value}, listing what is
    *     valid
