@@ -15,7 +15,7 @@ public final class ProviderOptions {
   }
 
   /**
-   * Parses and checks the texts.
+   * Parses the option texts of one session.
    *
    * @param text option texts by key; keys that are missing take their default
    * @throws EpException {@code options.unknown-key} or {@code options.bad-value}, listing what is
