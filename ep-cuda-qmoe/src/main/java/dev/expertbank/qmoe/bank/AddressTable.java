@@ -1,6 +1,5 @@
 package dev.expertbank.qmoe.bank;
 
-import dev.expertbank.spi.qmoe.Fc;
 import dev.expertbank.spi.qmoe.QMoeInput;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -12,10 +11,11 @@ import java.lang.foreign.ValueLayout;
  * qmoe_host.h}.
  */
 public final class AddressTable {
-  /** Roles in the order of a row's arrays; each array has one entry per {@link Fc}. */
-  private static final int FCS = Fc.values().length;
-
+  /** Arrays of a row: weights, scales, zero points, biases. */
   private static final int ROLES = 4;
+
+  /** Entries of each array: fc1, fc2, fc3. */
+  private static final int FCS = 3;
 
   /** Bytes of one row. */
   public static final long ROW_BYTES = (long) Long.BYTES * ROLES * FCS;
@@ -49,6 +49,12 @@ public final class AddressTable {
           case BIAS -> 3;
           default -> throw new IllegalArgumentException(tensor + " is not an expert tensor");
         };
-    return role * FCS + tensor.fc().orElseThrow().ordinal();
+    int fc =
+        switch (tensor.fc().orElseThrow()) {
+          case FC1 -> 0;
+          case FC2 -> 1;
+          case FC3 -> 2;
+        };
+    return role * FCS + fc;
   }
 }
