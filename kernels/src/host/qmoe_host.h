@@ -19,6 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__GNUC__)
+#define EB_EXPORT __attribute__((visibility("default")))
+#else
+#define EB_EXPORT
+#endif
+
 /* ONNX element types. */
 enum { EB_FLOAT = 1, EB_FLOAT16 = 10, EB_BFLOAT16 = 16 };
 
@@ -78,17 +84,24 @@ typedef struct {
 } eb_qmoe_run;
 
 /* sizeof the three structures, in the order above, so that a mirror can check itself. */
-void expertbank_qmoe_abi(int64_t sizes[3]);
+EB_EXPORT void expertbank_qmoe_abi(int64_t sizes[3]);
 
-/* Name of the instruction tier in use: "avx512", "avx2", "neon" or "baseline". */
-const char *expertbank_qmoe_tier(void);
+/*
+ * Name of the instruction tier in use: "avx512", "avx2", "neon" or "baseline". It is chosen at the first call of any
+ * function and never changes: the best one the CPU has, or the one that EXPERTBANK_HOST_TIER names if the CPU has it.
+ */
+EB_EXPORT const char *expertbank_qmoe_tier(void);
 
-int64_t expertbank_qmoe_workspace_bytes(const eb_qmoe_spec *spec, int64_t tokens);
+/*
+ * Bytes of workspace for a run of `tokens`; -1 when the specification is not one that the kernels compute (README.md
+ * lists them) or tokens are out of range.
+ */
+EB_EXPORT int64_t expertbank_qmoe_workspace_bytes(const eb_qmoe_spec *spec, int64_t tokens);
 
-/* 0, or 1 when tokens or workspace_bytes are out of range (nothing is written then). */
-int32_t expertbank_qmoe_prepare(eb_qmoe_run *run);
+/* 0, or 1 when the specification, tokens or workspace_bytes are out of range (nothing is written then). */
+EB_EXPORT int32_t expertbank_qmoe_prepare(eb_qmoe_run *run);
 
-void expertbank_qmoe_fc1(void *run, size_t task);
-void expertbank_qmoe_fc2(void *run, size_t task);
+EB_EXPORT void expertbank_qmoe_fc1(void *run, size_t task);
+EB_EXPORT void expertbank_qmoe_fc2(void *run, size_t task);
 
 #endif

@@ -1,0 +1,56 @@
+# Shared by the scripts of this module, which source it with $here set to its directory: the compiler, and how the
+# host kernels are compiled. Sets os, arch, ext, cc.
+
+case "$(uname -s)" in
+  Linux) os=linux ext=so ;;
+  Darwin) os=osx ext=dylib ;;
+  *) echo "kernels: $(uname -s) is not supported: build on Linux or macOS." >&2; exit 1 ;;
+esac
+case "${ARCH:-$(uname -m)}" in
+  x86_64 | amd64) arch=x64 tiers="avx512 avx2 baseline" ;;
+  aarch64 | arm64) arch=aarch64 tiers="neon" ;;
+  *) echo "kernels: ${ARCH:-$(uname -m)} is not supported: build on x86-64 or AArch64." >&2; exit 1 ;;
+esac
+
+cc=${CC:-}
+if [ -z "$cc" ]; then
+  for candidate in cc gcc clang; do
+    if command -v "$candidate" >/dev/null 2>&1; then cc=$candidate; break; fi
+  done
+fi
+if [ -z "$cc" ] || ! command -v "$cc" >/dev/null 2>&1; then
+  echo "kernels: no C compiler found${cc:+ ($cc)}: install gcc or clang (Debian: apt-get install gcc libc6-dev) or set CC." >&2
+  exit 1
+fi
+
+# Reproducible: no build paths in the objects, no timestamps from the linker.
+warnings="-std=c11 -Wall -Wextra -Werror"
+flags="$warnings -fPIC -fvisibility=hidden -ffp-contract=off -ffile-prefix-map=$here=."
+
+tier_flags() {
+  case "$1" in
+    avx512) echo "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c" ;;
+    avx2) echo "-mavx2 -mfma -mf16c" ;;
+  esac
+}
+
+# compile_host DIR FLAGS...: the host kernels' objects, all tiers, into DIR, two compilers at a time.
+compile_host() {
+  dir=$1
+  shift
+  mkdir -p "$dir"
+  {
+    for source in qmoe_host run_state routing; do
+      echo "$cc $flags $* -c '$here/src/host/$source.c' -o '$dir/$source.o'"
+    done
+    for tier in $tiers; do
+      echo "$cc $flags $* $(tier_flags "$tier") -DTIER=$tier -c '$here/src/host/tasks.c' -o '$dir/tasks_$tier.o'"
+    done
+  } | tr '\n' '\0' | xargs -0 -n 1 -P 2 sh -c
+}
+
+# up_to_date OUTPUT DIR: true when this compiler made OUTPUT, with its objects in DIR, from files no newer than it.
+up_to_date() {
+  [ -f "$1" ] && [ "$(cat "$2/compiler" 2>/dev/null)" = "$cc" ] \
+    && [ -z "$(find "$here/src" "$here"/*.sh -type f -newer "$1")" ]
+}
