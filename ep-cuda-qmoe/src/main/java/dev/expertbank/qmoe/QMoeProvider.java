@@ -77,7 +77,10 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public void close() {
-    device.close();
-    bank.close();
+    try {
+      device.close();
+    } finally {
+      bank.close();
+    }
   }
 }

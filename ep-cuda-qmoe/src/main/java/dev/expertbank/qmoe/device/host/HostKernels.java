@@ -54,11 +54,16 @@ final class HostKernels {
   }
 
   static long workspaceBytes(MemorySegment spec, long tokens) {
+    long bytes;
     try {
-      return (long) WORKSPACE_BYTES.invokeExact(spec.address(), tokens);
+      bytes = (long) WORKSPACE_BYTES.invokeExact(spec.address(), tokens);
     } catch (Throwable e) {
       throw new IllegalStateException(e);
     }
+    if (bytes < 0) {
+      throw new IllegalStateException("the host kernels do not compute this specification");
+    }
+    return bytes;
   }
 
   static void prepare(MemorySegment run) {
