@@ -19,7 +19,8 @@ import java.util.concurrent.ThreadLocalRandom;
  * A file that appears under its name only when it is complete.
  *
  * <p>It is written under a temporary name in the same directory, created exclusively and never
- * through a link, then renamed. One thread at a time.
+ * through a link, then renamed. It is not forced to the device: after a power failure, write it
+ * again. One thread at a time.
  */
 public final class AtomicFile implements Closeable {
   private final Path target;
@@ -99,7 +100,6 @@ public final class AtomicFile implements Closeable {
    */
   public void commit() {
     try {
-      channel.force(true);
       channel.close();
       checkTarget(target, overwrite);
       Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
