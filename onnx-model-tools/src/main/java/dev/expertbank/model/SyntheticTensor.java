@@ -2,6 +2,9 @@ package dev.expertbank.model;
 
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.TensorShape;
+import dev.expertbank.spi.qmoe.Fc;
+import dev.expertbank.spi.qmoe.QMoeInput;
+import dev.expertbank.spi.qmoe.QMoeInput.Role;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -41,27 +44,6 @@ record SyntheticTensor(
     return type.bytes(shape.elementCount());
   }
 
-  /** The operator slots of one projection. */
-  private enum Projection {
-    FC1("fc1", 2, 3, 4, 11),
-    FC2("fc2", 5, 6, 7, 12),
-    FC3("fc3", 8, 9, 10, 13);
-
-    final String prefix;
-    final int weights;
-    final int scales;
-    final int bias;
-    final int zeroPoints;
-
-    Projection(String prefix, int weights, int scales, int bias, int zeroPoints) {
-      this.prefix = prefix;
-      this.weights = weights;
-      this.scales = scales;
-      this.bias = bias;
-      this.zeroPoints = zeroPoints;
-    }
-  }
-
   /** The tensors of one layer, in the order of the file. */
   static List<SyntheticTensor> ofLayer(SyntheticModel model, int layer) {
     Layer tensors = new Layer(model, layer);
@@ -69,10 +51,10 @@ record SyntheticTensor(
       tensors.router();
     }
     int fc1Rows = model.swigluFusion() > 0 ? Math.multiplyExact(2, model.inter()) : model.inter();
-    tensors.projection(Projection.FC1, fc1Rows, model.hidden());
-    tensors.projection(Projection.FC2, model.hidden(), model.inter());
+    tensors.projection(Fc.FC1, fc1Rows, model.hidden());
+    tensors.projection(Fc.FC2, model.hidden(), model.inter());
     if (model.fc3()) {
-      tensors.projection(Projection.FC3, model.inter(), model.hidden());
+      tensors.projection(Fc.FC3, model.inter(), model.hidden());
     }
     return List.copyOf(tensors.list);
   }
@@ -107,27 +89,26 @@ record SyntheticTensor(
      * @param rows outputs of the projection
      * @param reduction inputs of the projection
      */
-    void projection(Projection fc, int rows, int reduction) {
+    void projection(Fc fc, int rows, int reduction) {
       int perByte = 8 / model.bits();
-      boolean blockwise = model.blockSize() > 0;
+      // A block that spans every row of the layer is one scale per row, for zero points too.
+      boolean blockwise =
+          model.blockSize() > 0 && model.blockSize() < Math.max(model.hidden(), model.inter());
       int blocks = blockwise ? Math.ceilDiv(reduction, model.blockSize()) : 1;
       long experts = model.experts();
       add(
-          fc.weights,
-          fc.prefix + "_experts_weights",
+          QMoeInput.of(fc, Role.WEIGHTS),
           ElementType.UINT8,
           TensorShape.of(experts, rows, reduction / perByte),
           new Values.Quantized(model.bits()));
       add(
-          fc.scales,
-          fc.prefix + "_scales",
+          QMoeInput.of(fc, Role.SCALES),
           model.scaleType(),
           blockwise ? TensorShape.of(experts, rows, blocks) : TensorShape.of(experts, rows),
           new Values.Scales(1 / (deviation(model.bits()) * Math.sqrt(reduction))));
       if (model.zeroPoints()) {
         add(
-            fc.zeroPoints,
-            fc.prefix + "_zero_points",
+            QMoeInput.of(fc, Role.ZERO_POINTS),
             ElementType.UINT8,
             blockwise
                 ? TensorShape.of(experts, rows, Math.ceilDiv(blocks, perByte))
@@ -136,20 +117,19 @@ record SyntheticTensor(
       }
       if (model.biases()) {
         add(
-            fc.bias,
-            fc.prefix + "_experts_bias",
+            QMoeInput.of(fc, Role.BIAS),
             model.ioType(),
             TensorShape.of(experts, rows),
             new Values.Uniform(BIAS_MAGNITUDE));
       }
     }
 
-    private void add(int slot, String name, ElementType type, TensorShape shape, Values values) {
+    private void add(QMoeInput input, ElementType type, TensorShape shape, Values values) {
       list.add(
           new SyntheticTensor(
-              layer * STREAMS_PER_LAYER + slot,
-              slot,
-              "layers." + layer + ".experts." + name,
+              layer * STREAMS_PER_LAYER + input.slot(),
+              input.slot(),
+              "layers." + layer + ".experts." + input.schemaName(),
               type,
               shape,
               values));

@@ -16,8 +16,7 @@ final class HostileModels {
 
   static OnnxModel read(Path directory, byte[] bytes) {
     try {
-      Path file = Files.createTempFile(directory, "model", ".onnx");
-      Files.write(file, bytes);
+      Path file = Files.write(directory.resolve("model.onnx"), bytes);
       return OnnxModelReader.read(file);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
