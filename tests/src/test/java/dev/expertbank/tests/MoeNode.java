@@ -2,6 +2,7 @@ package dev.expertbank.tests;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -30,6 +31,18 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
 
   TensorData required(int slot) {
     return input(slot).orElseThrow(() -> new IllegalArgumentException("input " + slot + " absent"));
+  }
+
+  MoeNode with(String attribute, Object value) {
+    Map<String, Object> changed = new HashMap<>(attributes);
+    changed.put(attribute, value);
+    return new MoeNode(operator, changed, inputs);
+  }
+
+  MoeNode with(int slot, TensorData tensor) {
+    List<@Nullable TensorData> changed = new ArrayList<>(inputs);
+    changed.set(slot, tensor);
+    return new MoeNode(operator, attributes, changed);
   }
 
   boolean quantized() {
