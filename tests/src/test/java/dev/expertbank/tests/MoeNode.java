@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -52,6 +53,14 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
   /** Whether a model has this input computed at run time; all others are weights. */
   boolean isGraphInput(int slot) {
     return slot == INPUT || slot == ROUTER_PROBS || (quantized() && slot == ROUTER_WEIGHTS);
+  }
+
+  /** The slots of the weights that the node has, in order. */
+  List<Integer> weightSlots() {
+    return IntStream.range(0, inputs.size())
+        .filter(slot -> !isGraphInput(slot) && input(slot).isPresent())
+        .boxed()
+        .toList();
   }
 
   long integer(String attribute, long defaultValue) {

@@ -19,7 +19,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * cases that expect them.
  */
 class StockOnnxRuntimeTest {
-  private static final OrtEnvironment ENVIRONMENT = OrtEnvironment.getEnvironment();
+  private static final OrtEnvironment ENVIRONMENT = Sessions.ENVIRONMENT;
 
   static Stream<VectorCase> successes() {
     return VectorCase.where(VectorCase.Expect.SUCCESS).filter(Vectors::expectsOrtCpu);
@@ -34,7 +34,7 @@ class StockOnnxRuntimeTest {
   void inlineModelGivesTheStoredOutput(VectorCase vector) throws OrtException {
     try (var options = new OrtSession.SessionOptions();
         var session = ENVIRONMENT.createSession(OnnxModels.inline(vector.node()), options)) {
-      check(vector, Sessions.run(ENVIRONMENT, session, vector.node()));
+      check(vector, Sessions.run(session, vector.node()));
     }
   }
 
@@ -45,7 +45,7 @@ class StockOnnxRuntimeTest {
     Path model = OnnxModels.external(vector.node(), directory, Vectors.oddSlot(vector));
     try (var options = new OrtSession.SessionOptions();
         var session = ENVIRONMENT.createSession(model.toString(), options)) {
-      check(vector, Sessions.run(ENVIRONMENT, session, vector.node()));
+      check(vector, Sessions.run(session, vector.node()));
     }
   }
 
@@ -57,7 +57,7 @@ class StockOnnxRuntimeTest {
               try (var options = new OrtSession.SessionOptions();
                   var session =
                       ENVIRONMENT.createSession(OnnxModels.inline(vector.node()), options)) {
-                Sessions.run(ENVIRONMENT, session, vector.node());
+                Sessions.run(session, vector.node());
               }
             })
         .isInstanceOf(OrtException.class)

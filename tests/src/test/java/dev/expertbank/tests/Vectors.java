@@ -2,7 +2,6 @@ package dev.expertbank.tests;
 
 import java.util.List;
 import java.util.Map;
-import java.util.stream.IntStream;
 
 /** What the vectors mean, and the cases where a file alone does not tell. */
 final class Vectors {
@@ -34,12 +33,7 @@ final class Vectors {
 
   /** The weight that an external-data model of the case puts at an odd offset; varies by case. */
   static int oddSlot(VectorCase vector) {
-    MoeNode node = vector.node();
-    List<Integer> weights =
-        IntStream.range(0, node.inputs().size())
-            .filter(slot -> !node.isGraphInput(slot) && node.input(slot).isPresent())
-            .boxed()
-            .toList();
+    List<Integer> weights = vector.node().weightSlots();
     return weights.get(Math.floorMod(vector.name().hashCode(), weights.size()));
   }
 }
