@@ -2,9 +2,11 @@ package dev.expertbank.tests;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -32,6 +34,18 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
     return input(slot).orElseThrow(() -> new IllegalArgumentException("input " + slot + " absent"));
   }
 
+  MoeNode with(String attribute, Object value) {
+    Map<String, Object> changed = new HashMap<>(attributes);
+    changed.put(attribute, value);
+    return new MoeNode(operator, changed, inputs);
+  }
+
+  MoeNode with(int slot, TensorData tensor) {
+    List<@Nullable TensorData> changed = new ArrayList<>(inputs);
+    changed.set(slot, tensor);
+    return new MoeNode(operator, attributes, changed);
+  }
+
   boolean quantized() {
     return operator.equals("QMoE");
   }
@@ -39,6 +53,14 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
   /** Whether a model has this input computed at run time; all others are weights. */
   boolean isGraphInput(int slot) {
     return slot == INPUT || slot == ROUTER_PROBS || (quantized() && slot == ROUTER_WEIGHTS);
+  }
+
+  /** The slots of the weights that the node has, in order. */
+  List<Integer> weightSlots() {
+    return IntStream.range(0, inputs.size())
+        .filter(slot -> !isGraphInput(slot) && input(slot).isPresent())
+        .boxed()
+        .toList();
   }
 
   long integer(String attribute, long defaultValue) {

@@ -16,4 +16,27 @@ final class Outputs {
           .isLessThanOrEqualTo(tolerance);
     }
   }
+
+  /**
+   * Fails unless the output is as near to the reference as float32 arithmetic with one rounding to
+   * the output's type gets, relative to the largest output.
+   */
+  static void assertNearReference(TensorData actual, MoeNode node, Routing routing) {
+    ReferenceQMoe.Result reference = ReferenceQMoe.evaluate(node, routing);
+    TensorData input = node.required(MoeNode.INPUT);
+    double relative =
+        switch (input.type()) {
+          case FLOAT -> 1e-5;
+          case FLOAT16 -> 1e-3;
+          case BFLOAT16 -> 8e-3;
+          default -> throw new IllegalArgumentException("no tolerance for " + input.type());
+        };
+    assertThat(actual.type()).isEqualTo(input.type());
+    assertThat(actual.shape()).isEqualTo(input.shape());
+    assertClose(
+        "the reference",
+        actual,
+        reference.output().stream().mapToDouble(Double::doubleValue).toArray(),
+        Math.max(relative * reference.largestMagnitude(), 1e-6));
+  }
 }

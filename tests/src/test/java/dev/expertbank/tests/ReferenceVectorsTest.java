@@ -66,7 +66,6 @@ class ReferenceVectorsTest {
   static Stream<VectorCase> upstreamLiterals() {
     return VectorCase.where(VectorCase.Expect.SUCCESS)
         .filter(c -> c.referenceOutput().isEmpty())
-        .filter(c -> !Vectors.STALE_UPSTREAM.containsKey(c.name()))
         .filter(c -> !Vectors.isSm80(c));
   }
 

@@ -51,6 +51,17 @@ record VectorCase(
     ORT_DEVIATES_FROM_SPEC
   }
 
+  /**
+   * Upstream does not compile the tests that hold these cases, and since they were written the
+   * operator asks for {@code swiglu_fusion=1}; their stored expectation is for nodes that have it.
+   */
+  private static final Set<String> LACK_SWIGLU_FUSION =
+      Set.of(
+          "QMoETest_CPU_FC3_Error__cpu",
+          "QMoETest_CPU_KExceedsNumExperts__cpu",
+          "QMoETest_CPU_SwiGLU_Int4__cpu",
+          "QMoETest_CPU_SwiGLU_Int8__cpu");
+
   private static final Set<String> REAL_ATTRIBUTES =
       Set.of("activation_alpha", "activation_beta", "swiglu_limit");
 
@@ -92,15 +103,17 @@ record VectorCase(
   private static VectorCase read(String file) {
     Map<?, ?> json = (Map<?, ?>) json(file);
     Expect expect = Expect.valueOf(((String) field(json, "expect")).toUpperCase(Locale.ROOT));
+    String name = file.substring(0, file.length() - ".json".length());
+    MoeNode node = node(json);
     return new VectorCase(
-        file.substring(0, file.length() - ".json".length()),
+        name,
         (String) field(json, "source"),
         (String) field(json, "execution_provider"),
         expect,
         json.get("expected_error_substring") instanceof String text ? text : "",
         sessionConfig(json.get("session_config")),
         json.get("tolerance") instanceof Number number ? number.doubleValue() : Double.NaN,
-        node(json),
+        LACK_SWIGLU_FUSION.contains(name) ? node.with("swiglu_fusion", 1L) : node,
         expect == Expect.FAILURE
             ? Optional.empty()
             : Optional.of(tensor((Map<?, ?>) field(json, "output"))),
