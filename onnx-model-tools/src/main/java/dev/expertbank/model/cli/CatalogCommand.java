@@ -94,7 +94,7 @@ final class CatalogCommand implements Callable<Integer> {
             + (catalog.isComplete()
                 ? " of " + Text.bytes(catalog.groupBytes())
                 : ", not all tensors pageable"));
-    Table table = new Table("input", "type", ">expert", ">offset", ">length", "pageable", "file");
+    Table table = new Table("input", "type", ">expert", "file", ">offset", ">length", "pageable");
     for (QMoeCatalog.Entry entry : catalog.tensors()) {
       WeightRegionCatalog regions = entry.regions();
       table.row(row(entry, "all", regions.tensorOffset(), regions.tensorLength()));
@@ -114,12 +114,12 @@ final class CatalogCommand implements Callable<Integer> {
       entry.input().schemaName(),
       Text.type(regions.elementType()),
       expert,
+      regions.location().map(Text::name).orElse("-"),
       regions.location().isPresent() ? Long.toString(offset) : "-",
       Long.toString(length),
       regions.pageability() instanceof Pageability.NonPageable(var reason)
           ? "no: " + reason.text()
-          : "yes",
-      regions.location().map(Text::name).orElse("-")
+          : "yes"
     };
   }
 

@@ -1,6 +1,7 @@
 package dev.expertbank.model.cli;
 
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.Printable;
 import java.util.Optional;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -28,6 +29,8 @@ import picocli.CommandLine.ParameterException;
     },
     footer = {"", "Give 'qmoe COMMAND --help' for the options of a command."})
 public final class QMoe implements Runnable {
+  private static final int MAX_MESSAGE = 2000;
+
   @CommandLine.Spec
   @SuppressWarnings("NullAway.Init") // picocli
   private CommandLine.Model.CommandSpec spec;
@@ -41,6 +44,7 @@ public final class QMoe implements Runnable {
   public static CommandLine commandLine() {
     return new CommandLine(new QMoe())
         .setExecutionExceptionHandler((exception, command, _) -> report(exception, command))
+        .setParameterExceptionHandler((exception, _) -> usage(exception))
         .setCaseInsensitiveEnumValuesAllowed(true);
   }
 
@@ -48,6 +52,16 @@ public final class QMoe implements Runnable {
   @Override
   public void run() {
     throw new ParameterException(spec.commandLine(), "Missing command");
+  }
+
+  private static int usage(ParameterException exception) {
+    CommandLine command = exception.getCommandLine();
+    String message = Printable.escape(String.valueOf(exception.getMessage()), MAX_MESSAGE);
+    command.getErr().println("qmoe: " + message);
+    command
+        .getErr()
+        .println("Give '" + command.getCommandSpec().qualifiedName() + " --help' for the usage.");
+    return ExitCode.USAGE;
   }
 
   private static int report(Exception exception, CommandLine command) {

@@ -44,6 +44,9 @@ import picocli.CommandLine.Parameters;
 final class SynthCommand implements Callable<Integer> {
   private static final int PROGRESS_STEPS = 10;
 
+  /** Smaller files are written before anyone could read a line about it. */
+  private static final long PROGRESS_FROM_BYTES = 100_000_000;
+
   /** Element types that activations and scales can have. */
   private enum FloatType {
     FLOAT(ElementType.FLOAT),
@@ -278,7 +281,7 @@ final class SynthCommand implements Callable<Integer> {
       @Override
       public void written(long bytes, long totalBytes) {
         long step = (long) ((double) bytes / totalBytes * PROGRESS_STEPS);
-        if (step > reported) {
+        if (step > reported && totalBytes >= PROGRESS_FROM_BYTES) {
           reported = step;
           err.println("qmoe: written " + Text.bytes(bytes) + " of " + Text.bytes(totalBytes));
           err.flush();

@@ -1,0 +1,5 @@
+/** The {@code qmoe} program. */
+@NullMarked
+package dev.expertbank.cli;
+
+import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,4 @@
+@NullMarked
+package dev.expertbank.model.cli;
+
+import org.jspecify.annotations.NullMarked;
