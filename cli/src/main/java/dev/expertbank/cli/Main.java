@@ -1,5 +1,6 @@
 package dev.expertbank.cli;
 
+import dev.expertbank.cli.demo.DemoCommand;
 import dev.expertbank.model.cli.QMoe;
 import picocli.CommandLine;
 
@@ -9,7 +10,7 @@ public final class Main {
 
   /** Ends the VM with an exit code of {@link dev.expertbank.model.cli.ExitCode}. */
   public static void main(String[] arguments) {
-    CommandLine qmoe = QMoe.commandLine();
+    CommandLine qmoe = QMoe.commandLine().addSubcommand(new DemoCommand());
     System.exit(qmoe.execute(arguments));
   }
 }

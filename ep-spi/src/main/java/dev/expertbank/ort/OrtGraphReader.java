@@ -6,6 +6,7 @@ import dev.expertbank.natives.Native;
 import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ConstantData;
 import dev.expertbank.spi.ElementType;
+import dev.expertbank.spi.ExternalDataFile;
 import dev.expertbank.spi.GraphNode;
 import dev.expertbank.spi.GraphValue;
 import dev.expertbank.spi.TensorShape;
@@ -13,11 +14,13 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -45,11 +48,18 @@ final class OrtGraphReader implements AutoCloseable {
     return parent == 0 ? name : calls.string(NODE_GET_NAME, parent) + "/" + name;
   }
 
-  /** The folder that external data is relative to: the model file's, else the working directory. */
+  /** The folder that external data is relative to; the working directory for a model from bytes. */
   Path modelDirectory(long graph) {
     String modelPath = calls.string(GRAPH_GET_MODEL_PATH, graph);
-    Path parent = modelPath.isEmpty() ? null : Path.of(modelPath).toAbsolutePath().getParent();
-    return parent == null ? Path.of("").toAbsolutePath() : parent;
+    if (modelPath.isEmpty()) {
+      return Path.of("").toAbsolutePath();
+    }
+    Path model = Path.of(modelPath).toAbsolutePath();
+    if (Files.exists(model)) {
+      return ExternalDataFile.modelDirectory(model);
+    }
+    // A model from bytes whose session options name a folder has the path of no file in it.
+    return Objects.requireNonNull(model.getParent());
   }
 
   List<Entry> nodes(long graph) {

@@ -43,7 +43,8 @@ public final class QMoeSpecs {
    * <p>Dimensions that depend on the number of tokens may be dynamic, as may the hidden size in the
    * input and the experts in the router; whoever computes checks those again at run time.
    *
-   * @param routing decides what a SwiGLU without fc3 and with {@code swiglu_fusion=0} means: ONNX
+   * @param routing decides what absent {@code weights_prepacked} means (plain rows for the CPU
+   *     kernel, another byte layout for the CUDA kernel), and what a SwiGLU without fc3 and with {@code swiglu_fusion=0} means: ONNX
    *     Runtime's CPU kernel refuses it, its CUDA kernel takes the halves as interleaved
    */
   public static QMoeReading read(GraphNode node, RoutingSemantics routing) {
@@ -61,6 +62,7 @@ public final class QMoeSpecs {
           "the node is a " + Printable.quote(node.qualifiedType()) + ", not a com.microsoft::QMoE");
     }
     QMoeAttributes attributes = QMoeAttributes.read(node.attributes());
+    checkLayout(attributes, routing);
     QMoeOperands operands = new QMoeOperands(node);
     operands.checkPresence();
     operands.checkConstants();
@@ -88,7 +90,18 @@ public final class QMoeSpecs {
             attributes.limit(),
             routing,
             tensors(operands, attributes, shapes));
-    return new QMoeReading.Supported(spec, notes(attributes, geometry, shapes));
+    return new QMoeReading.Supported(spec, notes(spec, attributes, geometry, shapes));
+  }
+
+  /** What the attribute's default means depends on the provider that the model was exported for. */
+  private static void checkLayout(QMoeAttributes attributes, RoutingSemantics routing) {
+    if (attributes.prepackedUnstated() && routing == RoutingSemantics.ORT_CUDA) {
+      throw new Refusal(
+          "qmoe.layout",
+          "attribute weights_prepacked is absent or -1, which in a model for ONNX Runtime's CUDA"
+              + " provider means that provider's own byte layout; set weights_prepacked=0 if the"
+              + " weights are plain rows, else re-export the model with weights_prepacked=0");
+    }
   }
 
   private static List<QMoeTensor> tensors(
@@ -116,8 +129,11 @@ public final class QMoeSpecs {
   }
 
   private static List<String> notes(
-      QMoeAttributes attributes, QMoeGeometry geometry, QMoeShapes shapes) {
+      QMoeSpec spec, QMoeAttributes attributes, QMoeGeometry geometry, QMoeShapes shapes) {
     List<String> notes = new ArrayList<>();
+    if (spec.routerWeights() && spec.routing() == RoutingSemantics.ORT_CUDA) {
+      notes.add("router_weights is not read, as ONNX Runtime's CUDA kernel does not read it.");
+    }
     if (attributes.prepackedUnstated()) {
       notes.add(
           "weights_prepacked is absent or -1, which means the layout of the provider that the model"

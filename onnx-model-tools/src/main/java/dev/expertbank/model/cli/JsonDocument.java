@@ -17,9 +17,9 @@ import tools.jackson.core.util.DefaultPrettyPrinter;
  * Prints one JSON document from maps, collections, strings, numbers and booleans. Every character
  * outside ASCII is escaped, so names from a file cannot do anything to a terminal.
  */
-final class JsonDocument {
+public final class JsonDocument {
   /** Version of what the documents contain; it changes when a member changes its meaning. */
-  static final int SCHEMA = 1;
+  public static final int SCHEMA = 1;
 
   private static final JsonFactory FACTORY =
       JsonFactory.builder()
@@ -30,7 +30,7 @@ final class JsonDocument {
   private JsonDocument() {}
 
   /** Prints the members of the document in their order. */
-  static void print(PrintWriter out, Map<String, ?> members) {
+  public static void print(PrintWriter out, Map<String, ?> members) {
     DefaultIndenter indenter = new DefaultIndenter("  ", "\n");
     ObjectWriteContext context =
         new ObjectWriteContext.Base() {
@@ -69,6 +69,7 @@ final class JsonDocument {
       case Integer number -> json.writeNumber(number);
       case Long number -> json.writeNumber(number);
       case Float number when Float.isFinite(number) -> json.writeNumber(number);
+      case Double number when Double.isFinite(number) -> json.writeNumber(number);
       default -> throw new IllegalArgumentException("no JSON for " + value);
     }
   }

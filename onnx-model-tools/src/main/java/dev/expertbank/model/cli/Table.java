@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** A plain-text table: a header, rows, two spaces between columns, numbers to the right. */
-final class Table {
+public final class Table {
   private final List<String[]> rows = new ArrayList<>();
 
   /**
@@ -13,16 +13,16 @@ final class Table {
    *
    * @param headers one per column; a column whose header starts with {@code >} is aligned right
    */
-  Table(String... headers) {
+  public Table(String... headers) {
     rows.add(headers);
   }
 
   /** Adds a row; its texts are printable already. */
-  void row(String... cells) {
+  public void row(String... cells) {
     rows.add(cells);
   }
 
-  void print(PrintWriter out, String indent) {
+  public void print(PrintWriter out, String indent) {
     String[] headers = rows.getFirst();
     boolean[] right = new boolean[headers.length];
     int[] widths = new int[headers.length];

@@ -7,7 +7,7 @@ import java.util.Locale;
 import java.util.stream.Collectors;
 
 /** Numbers and names as tables show them. */
-final class Text {
+public final class Text {
   private static final int MAX_NAME_CHARACTERS = 60;
   private static final int MAX_DIMENSIONS = 8;
   private static final String[] IEC = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -16,17 +16,17 @@ final class Text {
   private Text() {}
 
   /** A name from a file, escaped and limited in length. */
-  static String name(String name) {
+  public static String name(String name) {
     return Printable.escape(name, MAX_NAME_CHARACTERS);
   }
 
   /** For example {@code 427.69 MiB}. */
-  static String bytes(long bytes) {
+  public static String bytes(long bytes) {
     return scaled(bytes, 1024, 2, IEC, " ");
   }
 
   /** For example {@code 20.91 G}. */
-  static String count(long count) {
+  public static String count(long count) {
     return scaled(count, 1000, 2, SI, "");
   }
 

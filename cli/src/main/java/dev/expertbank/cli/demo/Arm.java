@@ -1,0 +1,71 @@
+package dev.expertbank.cli.demo;
+
+import ai.onnxruntime.OrtEnvironment;
+import ai.onnxruntime.OrtException;
+import ai.onnxruntime.OrtSession;
+import dev.expertbank.api.ExecutionProviders;
+import dev.expertbank.api.Registration;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Optional;
+
+/** One way to open the model. */
+enum Arm {
+  EXPERTBANK("expertbank", "expertbank"),
+  ORT_NO_PREPACKING("ort-cpu-no-prepacking", "ONNX Runtime CPU, session.disable_prepacking=1"),
+  ORT_DEFAULT("ort-cpu-default", "ONNX Runtime CPU, as it comes");
+
+  private final String id;
+  private final String title;
+
+  Arm(String id, String title) {
+    this.id = id;
+    this.title = title;
+  }
+
+  /** Name in JSON. */
+  String id() {
+    return id;
+  }
+
+  String title() {
+    return title;
+  }
+
+  /** An open session and what closes with it. */
+  record Opened(
+      OrtSession.SessionOptions options, Optional<Registration> registration, OrtSession session)
+      implements AutoCloseable {
+    @Override
+    public void close() throws OrtException {
+      session.close();
+      registration.ifPresent(Registration::close);
+      options.close();
+    }
+  }
+
+  Opened open(OrtEnvironment environment, Path model) throws OrtException {
+    var options = new OrtSession.SessionOptions();
+    Optional<Registration> registration = Optional.empty();
+    try {
+      switch (this) {
+        case EXPERTBANK ->
+            registration =
+                Optional.of(
+                    ExecutionProviders.require("CudaQMoE")
+                        .register(environment, options, Map.of("fallback", "allow")));
+        case ORT_NO_PREPACKING ->
+            options.addConfigEntry("session.disable_prepacking", "1");
+        case ORT_DEFAULT -> {
+          // Nothing to add: this is the arm without options.
+        }
+      }
+      return new Opened(
+          options, registration, environment.createSession(model.toString(), options));
+    } catch (OrtException | RuntimeException e) {
+      registration.ifPresent(Registration::close);
+      options.close();
+      throw e;
+    }
+  }
+}
