@@ -8,7 +8,7 @@ import java.util.Optional;
  *
  * <p>{@code [experts, rows, storage]} is taken as it is. A tensor of rank 2, {@code [experts,
  * rows]}, has one element per row: biases and scales {@code [experts, N]}, and zero points {@code
- * [experts, ceil(N/pack)]}, whose rows are the packed bytes.
+ * [experts, N/pack]}, whose rows are the packed bytes.
  *
  * @param version of this description; only {@link #VERSION} is understood
  * @param storageElementsPerRow elements as stored, so packed ones count once per byte

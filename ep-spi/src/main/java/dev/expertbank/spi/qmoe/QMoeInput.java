@@ -40,9 +40,7 @@ public enum QMoeInput {
     SCALES,
     /** {@code [experts, N]}. */
     BIAS,
-    /**
-     * Packed integers, {@code [experts, ceil(N/pack)]} or {@code [experts, N, ceil(blocks/pack)]}.
-     */
+    /** Packed integers, {@code [experts, N/pack]} or {@code [experts, N, ceil(blocks/pack)]}. */
     ZERO_POINTS,
     /** Mixing weights, {@code [tokens, experts]}. */
     ROUTER_WEIGHTS,

@@ -13,7 +13,7 @@ import java.util.stream.Collectors;
  * <p>A node is block-wise when some layer has more than one block; then every layer's scales are
  * {@code [E, N, blocks]} and its zero points {@code [E, N, ceil(blocks/pack)]}, with blocks =
  * ceil(K/block_size). Otherwise, also when a single block spans every row, scales are {@code [E,
- * N]} or {@code [E, N, 1]} and zero points {@code [E, ceil(N/pack)]}.
+ * N]} or {@code [E, N, 1]} and zero points {@code [E, N/pack]}.
  *
  * @param blockSize 0 unless the node is block-wise
  */
@@ -57,8 +57,9 @@ record QMoeShapes(QMoeOperands operands, QMoeGeometry geometry, int pack, int bl
 
   private TensorShape zeroPoints(Fc fc) {
     long rows = geometry.rows(fc);
+    // Rows are a multiple of pack, as hidden and intermediate size are.
     return blockSize == 0
-        ? TensorShape.of(geometry.experts(), Math.ceilDiv(rows, pack))
+        ? TensorShape.of(geometry.experts(), rows / pack)
         : TensorShape.of(geometry.experts(), rows, Math.ceilDiv(blocks(fc), pack));
   }
 

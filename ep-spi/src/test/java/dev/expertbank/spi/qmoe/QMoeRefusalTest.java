@@ -214,13 +214,13 @@ class QMoeRefusalTest {
   }
 
   @Test
-  void perChannelZeroPointsAreRoundedUp() {
-    QMoeNodes.Geometry odd = new QMoeNodes.Geometry().bits(2).hidden(36).inter(100).blockSize(0);
+  void perChannelZeroPointsOfOtherShapes() {
+    QMoeNodes.Geometry geometry = new QMoeNodes.Geometry().bits(2).hidden(36).blockSize(0);
 
-    assertThat(refusal(odd.build().shape(FC2_ZERO_POINTS, 4, 8)).code())
-        .isEqualTo("qmoe.zero-points");
-    assertThat(refusal(odd.build().shape(FC2_ZERO_POINTS, 4, 36, 1)).code())
-        .isEqualTo("qmoe.zero-points");
+    for (long[] dims : new long[][] {{4, 8}, {4, 10}, {4, 36, 1}}) {
+      assertThat(refusal(geometry.build().shape(FC2_ZERO_POINTS, dims)).code())
+          .isEqualTo("qmoe.zero-points");
+    }
   }
 
   @ParameterizedTest

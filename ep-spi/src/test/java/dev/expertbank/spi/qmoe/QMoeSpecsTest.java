@@ -199,7 +199,7 @@ class QMoeSpecsTest {
   }
 
   @Test
-  void perChannelZeroPointsOfAnOddNumberOfRowsEndWithAPadNibble() {
+  void perChannelZeroPointsArePackedAlongTheRows() {
     QMoeNodes nodes =
         new QMoeNodes.Geometry()
             .bits(2)
