@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.function.DoubleSupplier;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -42,7 +43,23 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
         + " scales "
         + node.required(3)
         + " "
-        + new TreeMap<>(node.attributes());
+        + attributeText();
+  }
+
+  private String attributeText() {
+    return new TreeMap<>(node.attributes())
+        .entrySet().stream()
+            .map(
+                attribute ->
+                    attribute.getKey()
+                        + "="
+                        + switch (attribute.getValue()) {
+                          case AttributeValue.IntValue(long value) -> value;
+                          case AttributeValue.FloatValue(float value) -> value;
+                          case AttributeValue.StringValue(String value) -> value;
+                          default -> attribute.getValue();
+                        })
+            .collect(Collectors.joining(" "));
   }
 
   private static final class Generator {
