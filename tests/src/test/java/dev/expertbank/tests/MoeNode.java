@@ -1,5 +1,6 @@
 package dev.expertbank.tests;
 
+import dev.expertbank.spi.AttributeValue;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -13,10 +14,10 @@ import org.jspecify.annotations.Nullable;
  * One {@code com.microsoft} QMoE or MoE node with the contents of all its inputs.
  *
  * @param operator {@code QMoE} or {@code MoE}
- * @param attributes values are {@link Long}, {@link Float} or {@link String}
  * @param inputs by operator slot, null for an omitted one; slots after the last one are omitted too
  */
-record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable TensorData> inputs) {
+record MoeNode(
+    String operator, Map<String, AttributeValue> attributes, List<@Nullable TensorData> inputs) {
   static final int INPUT = 0;
   static final int ROUTER_PROBS = 1;
   static final int ROUTER_WEIGHTS = 14;
@@ -34,8 +35,8 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
     return input(slot).orElseThrow(() -> new IllegalArgumentException("input " + slot + " absent"));
   }
 
-  MoeNode with(String attribute, Object value) {
-    Map<String, Object> changed = new HashMap<>(attributes);
+  MoeNode with(String attribute, AttributeValue value) {
+    Map<String, AttributeValue> changed = new HashMap<>(attributes);
     changed.put(attribute, value);
     return new MoeNode(operator, changed, inputs);
   }
@@ -64,15 +65,21 @@ record MoeNode(String operator, Map<String, Object> attributes, List<@Nullable T
   }
 
   long integer(String attribute, long defaultValue) {
-    return (Long) attributes.getOrDefault(attribute, defaultValue);
+    return attributes.get(attribute) instanceof AttributeValue.IntValue(long value)
+        ? value
+        : defaultValue;
   }
 
   /** The attribute as the model holds it, a float, widened. */
   double real(String attribute, float defaultValue) {
-    return (Float) attributes.getOrDefault(attribute, defaultValue);
+    return attributes.get(attribute) instanceof AttributeValue.FloatValue(float value)
+        ? value
+        : defaultValue;
   }
 
   String text(String attribute, String defaultValue) {
-    return (String) attributes.getOrDefault(attribute, defaultValue);
+    return attributes.get(attribute) instanceof AttributeValue.StringValue(String value)
+        ? value
+        : defaultValue;
   }
 }

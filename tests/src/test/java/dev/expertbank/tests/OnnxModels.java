@@ -1,11 +1,13 @@
 package dev.expertbank.tests;
 
-import ai.onnx.proto.OnnxMl;
-import com.google.protobuf.ByteString;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
-import java.nio.file.Files;
+import dev.expertbank.model.Dimension;
+import dev.expertbank.model.ExternalDataWriter;
+import dev.expertbank.model.OnnxModelBuilder;
+import dev.expertbank.spi.TensorShape;
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -13,19 +15,19 @@ import org.jspecify.annotations.Nullable;
  * in exported models; everything else is fixed.
  */
 final class OnnxModels {
-  private static final int IR_VERSION = 10;
-  private static final int ONNX_OPSET = 21;
   private static final int ALIGNMENT = 64;
-  private static final String WEIGHTS_FILE = "weights.bin";
 
   private OnnxModels() {}
 
   /** The serialized model with every weight inside it. */
   static byte[] inline(MoeNode node) {
-    return model(
-            node,
-            (slot, tensor) -> tensor.setRawData(ByteString.copyFrom(node.required(slot).bytes())))
-        .toByteArray();
+    OnnxModelBuilder model = withoutWeights(node);
+    for (int slot : node.weightSlots()) {
+      TensorData tensor = node.required(slot);
+      model.initializer(
+          inputName(slot), tensor.type(), TensorShape.of(tensor.shape()), tensor.bytes());
+    }
+    return model.toBytes();
   }
 
   /**
@@ -35,68 +37,26 @@ final class OnnxModels {
    *     64
    * @return the path of the model
    */
-  static Path external(MoeNode node, Path directory, int oddSlot) throws IOException {
-    var bank = new ByteArrayOutputStream();
-    OnnxMl.ModelProto model =
-        model(
-            node,
-            (slot, tensor) -> {
-              int padding = -bank.size() & (ALIGNMENT - 1);
-              bank.writeBytes(new byte[slot == oddSlot ? padding + 1 : padding]);
-              byte[] bytes = node.required(slot).bytes();
-              tensor
-                  .setDataLocation(OnnxMl.TensorProto.DataLocation.EXTERNAL)
-                  .addExternalData(entry("location", WEIGHTS_FILE))
-                  .addExternalData(entry("offset", Integer.toString(bank.size())))
-                  .addExternalData(entry("length", Integer.toString(bytes.length)));
-              bank.writeBytes(bytes);
-            });
-    Files.write(directory.resolve(WEIGHTS_FILE), bank.toByteArray());
-    return Files.write(directory.resolve("model.onnx"), model.toByteArray());
-  }
-
-  private static OnnxMl.StringStringEntryProto entry(String key, String value) {
-    return OnnxMl.StringStringEntryProto.newBuilder().setKey(key).setValue(value).build();
-  }
-
-  @FunctionalInterface
-  private interface ContentWriter {
-    void write(int slot, OnnxMl.TensorProto.Builder tensor);
-  }
-
-  private static OnnxMl.ModelProto model(MoeNode node, ContentWriter content) {
-    OnnxMl.GraphProto.Builder graph = OnnxMl.GraphProto.newBuilder().setName("one_node");
-    OnnxMl.NodeProto.Builder proto =
-        OnnxMl.NodeProto.newBuilder()
-            .setName("moe")
-            .setDomain("com.microsoft")
-            .setOpType(node.operator())
-            .addOutput("output");
-    for (int slot = 0; slot < node.inputs().size(); slot++) {
-      @Nullable TensorData tensor = node.inputs().get(slot);
-      String name = tensor == null ? "" : inputName(slot);
-      proto.addInput(name);
-      if (tensor != null && node.isGraphInput(slot)) {
-        graph.addInput(valueInfo(name, tensor));
-      } else if (tensor != null) {
-        OnnxMl.TensorProto.Builder weight =
-            OnnxMl.TensorProto.newBuilder().setName(name).setDataType(tensor.type().code());
-        for (long dimension : tensor.shape()) {
-          weight.addDims(dimension);
+  static Path external(MoeNode node, Path directory, int oddSlot) {
+    OnnxModelBuilder model = withoutWeights(node);
+    try (var weights = ExternalDataWriter.create(directory.resolve("weights.bin"), false)) {
+      for (int slot : node.weightSlots()) {
+        TensorData tensor = node.required(slot);
+        weights.align(ALIGNMENT);
+        if (slot == oddSlot) {
+          weights.write(ByteBuffer.allocate(1));
         }
-        content.write(slot, weight);
-        graph.addInitializer(weight);
+        model.initializer(
+            inputName(slot),
+            tensor.type(),
+            TensorShape.of(tensor.shape()),
+            weights.append(tensor.bytes(), 1));
       }
+      weights.commit();
     }
-    node.attributes().forEach((name, value) -> proto.addAttribute(attribute(name, value)));
-    graph.addNode(proto).addOutput(valueInfo("output", node.required(MoeNode.INPUT)));
-    return OnnxMl.ModelProto.newBuilder()
-        .setIrVersion(IR_VERSION)
-        .addOpsetImport(OnnxMl.OperatorSetIdProto.newBuilder().setVersion(ONNX_OPSET))
-        .addOpsetImport(
-            OnnxMl.OperatorSetIdProto.newBuilder().setDomain("com.microsoft").setVersion(1))
-        .setGraph(graph)
-        .build();
+    Path file = directory.resolve("model.onnx");
+    model.write(file, false);
+    return file;
   }
 
   /** Name of the graph input or initializer in that slot. */
@@ -104,40 +64,30 @@ final class OnnxModels {
     return "input_" + slot;
   }
 
-  private static OnnxMl.ValueInfoProto valueInfo(String name, TensorData tensor) {
-    OnnxMl.TensorShapeProto.Builder shape = OnnxMl.TensorShapeProto.newBuilder();
-    for (int axis = 0; axis < tensor.rank(); axis++) {
-      OnnxMl.TensorShapeProto.Dimension.Builder dimension = shape.addDimBuilder();
-      if (axis < tensor.rank() - 1) {
-        dimension.setDimParam("leading_" + tensor.rank() + "_" + axis);
-      } else {
-        dimension.setDimValue(tensor.dimension(axis));
+  private static OnnxModelBuilder withoutWeights(MoeNode node) {
+    OnnxModelBuilder model = OnnxModelBuilder.named("one_node");
+    List<String> names = new ArrayList<>();
+    for (int slot = 0; slot < node.inputs().size(); slot++) {
+      @Nullable TensorData tensor = node.inputs().get(slot);
+      names.add(tensor == null ? "" : inputName(slot));
+      if (tensor != null && node.isGraphInput(slot)) {
+        model.input(inputName(slot), tensor.type(), dimensions(tensor));
       }
     }
-    return OnnxMl.ValueInfoProto.newBuilder()
-        .setName(name)
-        .setType(
-            OnnxMl.TypeProto.newBuilder()
-                .setTensorType(
-                    OnnxMl.TypeProto.Tensor.newBuilder()
-                        .setElemType(tensor.type().code())
-                        .setShape(shape)))
-        .build();
+    TensorData input = node.required(MoeNode.INPUT);
+    return model
+        .node("com.microsoft", node.operator(), "moe", node.attributes(), names, List.of("output"))
+        .output("output", input.type(), dimensions(input));
   }
 
-  private static OnnxMl.AttributeProto attribute(String name, Object value) {
-    OnnxMl.AttributeProto.Builder attribute = OnnxMl.AttributeProto.newBuilder().setName(name);
-    return switch (value) {
-      case Long number ->
-          attribute.setType(OnnxMl.AttributeProto.AttributeType.INT).setI(number).build();
-      case Float number ->
-          attribute.setType(OnnxMl.AttributeProto.AttributeType.FLOAT).setF(number).build();
-      case String text ->
-          attribute
-              .setType(OnnxMl.AttributeProto.AttributeType.STRING)
-              .setS(ByteString.copyFromUtf8(text))
-              .build();
-      default -> throw new IllegalArgumentException("attribute " + name + " = " + value);
-    };
+  private static Dimension[] dimensions(TensorData tensor) {
+    Dimension[] dimensions = new Dimension[tensor.rank()];
+    for (int axis = 0; axis < tensor.rank(); axis++) {
+      dimensions[axis] =
+          axis < tensor.rank() - 1
+              ? Dimension.symbolic("leading_" + tensor.rank() + "_" + axis)
+              : Dimension.of(tensor.dimension(axis));
+    }
+    return dimensions;
   }
 }

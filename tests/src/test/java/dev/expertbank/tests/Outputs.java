@@ -2,41 +2,52 @@ package dev.expertbank.tests;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.function.DoubleUnaryOperator;
+
 /** Comparison of tensors with expected values. */
 final class Outputs {
   private Outputs() {}
 
+  /** What float32 arithmetic may lose, relative to the largest output. */
+  private static final double FLOAT_ARITHMETIC = 1e-5;
+
   /** Fails unless every element differs by no more than the tolerance; a NaN always fails. */
   static void assertClose(String what, TensorData actual, double[] expected, double tolerance) {
-    assertThat(actual.elements()).as("elements against %s", what).isEqualTo(expected.length);
-    for (int i = 0; i < expected.length; i++) {
-      double value = actual.get(i);
-      assertThat(Math.abs(value - expected[i]))
-          .as("element %d is %s, %s has %s", i, value, what, expected[i])
-          .isLessThanOrEqualTo(tolerance);
-    }
+    assertClose(what, actual, expected, value -> tolerance);
   }
 
   /**
-   * Fails unless the output is as near to the reference as float32 arithmetic with one rounding to
-   * the output's type gets, relative to the largest output.
+   * Fails unless the output is the reference's after float32 arithmetic and a single rounding to
+   * the output's type.
    */
   static void assertNearReference(TensorData actual, MoeNode node, Routing routing) {
     ReferenceQMoe.Result reference = ReferenceQMoe.evaluate(node, routing);
     TensorData input = node.required(MoeNode.INPUT);
-    double relative =
+    double rounding =
         switch (input.type()) {
-          case FLOAT -> 1e-5;
-          case FLOAT16 -> 1e-3;
-          case BFLOAT16 -> 8e-3;
-          default -> throw new IllegalArgumentException("no tolerance for " + input.type());
+          case FLOAT -> 0x1p-24;
+          case FLOAT16 -> 0x1p-11;
+          case BFLOAT16 -> 0x1p-8;
+          default -> throw new IllegalArgumentException("no rounding to " + input.type());
         };
+    double arithmetic = Math.max(FLOAT_ARITHMETIC * reference.largestMagnitude(), 1e-7);
     assertThat(actual.type()).isEqualTo(input.type());
     assertThat(actual.shape()).isEqualTo(input.shape());
     assertClose(
         "the reference",
         actual,
         reference.output().stream().mapToDouble(Double::doubleValue).toArray(),
-        Math.max(relative * reference.largestMagnitude(), 1e-6));
+        value -> rounding * Math.abs(value) + arithmetic);
+  }
+
+  private static void assertClose(
+      String what, TensorData actual, double[] expected, DoubleUnaryOperator toleranceAt) {
+    assertThat(actual.elements()).as("elements against %s", what).isEqualTo(expected.length);
+    for (int i = 0; i < expected.length; i++) {
+      double value = actual.get(i);
+      assertThat(Math.abs(value - expected[i]))
+          .as("element %d is %s, %s has %s", i, value, what, expected[i])
+          .isLessThanOrEqualTo(toleranceAt.applyAsDouble(expected[i]));
+    }
   }
 }

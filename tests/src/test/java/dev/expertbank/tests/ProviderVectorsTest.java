@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import ai.onnxruntime.OrtException;
+import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.Claim;
-import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -76,8 +76,7 @@ class ProviderVectorsTest {
 
   @ParameterizedTest
   @MethodSource("accepted")
-  void externalModelMatches(VectorCase vector, @TempDir Path directory)
-      throws OrtException, IOException {
+  void externalModelMatches(VectorCase vector, @TempDir Path directory) throws OrtException {
     Path model = OnnxModels.external(vector.node(), directory, Vectors.oddSlot(vector));
     check(
         vector,
@@ -139,7 +138,7 @@ class ProviderVectorsTest {
     assertThatThrownBy(
             () ->
                 Sessions.openWithProvider(
-                    vector.node().with("weights_prepacked", 1L),
+                    vector.node().with("weights_prepacked", new AttributeValue.IntValue(1)),
                     Vectors.routing(vector),
                     vector.sessionConfig()))
         .isInstanceOf(OrtException.class)

@@ -1,5 +1,6 @@
 package dev.expertbank.tests;
 
+import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ElementType;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -8,6 +9,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.function.DoubleSupplier;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,13 +43,29 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
         + " scales "
         + node.required(3)
         + " "
-        + new TreeMap<>(node.attributes());
+        + attributeText();
+  }
+
+  private String attributeText() {
+    return new TreeMap<>(node.attributes())
+        .entrySet().stream()
+            .map(
+                attribute ->
+                    attribute.getKey()
+                        + "="
+                        + switch (attribute.getValue()) {
+                          case AttributeValue.IntValue(long value) -> value;
+                          case AttributeValue.FloatValue(float value) -> value;
+                          case AttributeValue.StringValue(String value) -> value;
+                          default -> attribute.getValue();
+                        })
+            .collect(Collectors.joining(" "));
   }
 
   private static final class Generator {
     private final long seed;
     private final Random random;
-    private final Map<String, Object> attributes = new HashMap<>();
+    private final Map<String, AttributeValue> attributes = new HashMap<>();
     private final @Nullable TensorData[] inputs = new @Nullable TensorData[15];
 
     private final int bits;
@@ -83,20 +101,20 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
         inputs[MoeNode.ROUTER_WEIGHTS] =
             TensorData.of(ioType, new long[] {rows, experts}, routerWeights(rows));
       }
-      attributes.put("expert_weight_bits", (long) bits);
-      attributes.put("k", (long) topK);
+      setInt("expert_weight_bits", bits);
+      setInt("k", topK);
       if (!chance(3)) {
-        attributes.put("normalize_routing_weights", (long) random.nextInt(2));
+        setInt("normalize_routing_weights", random.nextInt(2));
       }
       if (blockSize > 0) {
-        attributes.put("block_size", (long) blockSize);
+        setInt("block_size", blockSize);
       }
       String activation = pick(List.of("relu", "gelu", "silu", "identity", "swiglu", "swiglu"));
-      attributes.put("activation_type", activation);
+      attributes.put("activation_type", new AttributeValue.StringValue(activation));
       int fusion = 0;
       if (activation.equals("swiglu")) {
         fusion = random.nextInt(3);
-        attributes.put("swiglu_fusion", (long) fusion);
+        setInt("swiglu_fusion", fusion);
         addSwigluParameters();
       }
       boolean withZeroPoints = chance(2);
@@ -111,11 +129,11 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
 
     private void addSwigluParameters() {
       if (chance(2)) {
-        attributes.put("activation_alpha", 0.5f + random.nextFloat(1.5f));
-        attributes.put("activation_beta", random.nextFloat(2f) - 1);
+        setFloat("activation_alpha", 0.5f + random.nextFloat(1.5f));
+        setFloat("activation_beta", random.nextFloat(2f) - 1);
       }
       if (chance(2)) {
-        attributes.put("swiglu_limit", 0.25f + random.nextFloat(4f));
+        setFloat("swiglu_limit", 0.25f + random.nextFloat(4f));
       }
     }
 
@@ -203,6 +221,14 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
     private int width() {
       int valuesPerByte = 8 / bits;
       return valuesPerByte * (1 + random.nextInt(MAX_WIDTH / valuesPerByte));
+    }
+
+    private void setInt(String attribute, int value) {
+      attributes.put(attribute, new AttributeValue.IntValue(value));
+    }
+
+    private void setFloat(String attribute, float value) {
+      attributes.put(attribute, new AttributeValue.FloatValue(value));
     }
 
     private boolean chance(int oneIn) {

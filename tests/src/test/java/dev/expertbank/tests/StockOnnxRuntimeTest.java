@@ -6,7 +6,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import ai.onnxruntime.OrtEnvironment;
 import ai.onnxruntime.OrtException;
 import ai.onnxruntime.OrtSession;
-import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
@@ -41,7 +40,7 @@ class StockOnnxRuntimeTest {
   @ParameterizedTest
   @MethodSource("successes")
   void externalModelGivesTheStoredOutput(VectorCase vector, @TempDir Path directory)
-      throws OrtException, IOException {
+      throws OrtException {
     Path model = OnnxModels.external(vector.node(), directory, Vectors.oddSlot(vector));
     try (var options = new OrtSession.SessionOptions();
         var session = ENVIRONMENT.createSession(model.toString(), options)) {

@@ -1,5 +1,6 @@
 package dev.expertbank.tests;
 
+import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ElementType;
 import java.io.IOException;
 import java.io.InputStream;
@@ -113,7 +114,9 @@ record VectorCase(
         json.get("expected_error_substring") instanceof String text ? text : "",
         sessionConfig(json.get("session_config")),
         json.get("tolerance") instanceof Number number ? number.doubleValue() : Double.NaN,
-        LACK_SWIGLU_FUSION.contains(name) ? node.with("swiglu_fusion", 1L) : node,
+        LACK_SWIGLU_FUSION.contains(name)
+            ? node.with("swiglu_fusion", new AttributeValue.IntValue(1))
+            : node,
         expect == Expect.FAILURE
             ? Optional.empty()
             : Optional.of(tensor((Map<?, ?>) field(json, "output"))),
@@ -123,7 +126,7 @@ record VectorCase(
   }
 
   private static MoeNode node(Map<?, ?> json) {
-    Map<String, Object> attributes = new HashMap<>();
+    Map<String, AttributeValue> attributes = new HashMap<>();
     ((Map<?, ?>) field(json, "attributes"))
         .forEach((name, value) -> attributes.put((String) name, attribute((String) name, value)));
     List<@Nullable TensorData> inputs = new ArrayList<>();
@@ -140,14 +143,15 @@ record VectorCase(
     return new MoeNode((String) field(json, "op"), attributes, inputs);
   }
 
-  private static Object attribute(String name, @Nullable Object value) {
-    if (value instanceof String) {
-      return value;
-    }
-    if (value instanceof Number number) {
-      return REAL_ATTRIBUTES.contains(name) ? (Object) number.floatValue() : number.longValue();
-    }
-    throw new IllegalArgumentException("attribute " + name + " is " + value);
+  private static AttributeValue attribute(String name, @Nullable Object value) {
+    return switch (value) {
+      case String text -> new AttributeValue.StringValue(text);
+      case Number number when REAL_ATTRIBUTES.contains(name) ->
+          new AttributeValue.FloatValue(number.floatValue());
+      case Number number -> new AttributeValue.IntValue(number.longValue());
+      case null, default ->
+          throw new IllegalArgumentException("attribute " + name + " is " + value);
+    };
   }
 
   private static TensorData tensor(Map<?, ?> json) {
