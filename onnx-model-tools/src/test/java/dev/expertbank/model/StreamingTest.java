@@ -59,9 +59,7 @@ class StreamingTest {
             .redirectOutput(output.toFile())
             .start();
 
-    assertThat(child.waitFor())
-        .as(() -> read(output))
-        .isZero();
+    assertThat(child.waitFor()).as(() -> read(output)).isZero();
     assertThat(read(output)).contains("true ");
     assertThat(Files.size(directory.resolve("m.onnx.data"))).isEqualTo(bytes);
   }
