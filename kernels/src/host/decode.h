@@ -10,7 +10,7 @@
 #include "unpack.h"
 
 /* Vectors that one pass takes. */
-#define DECODE_TOKENS 4
+#define DECODE_TOKENS 3
 
 /* Columns of a pass; a multiple of every chunk. */
 #define DECODE_SEGMENT 4096
@@ -24,8 +24,8 @@ struct decode_blocks {
 /* out[t * out_stride + r] += row (first_row + r) . vector t, for the constants `rows` and `tokens`. */
 ALWAYS_INLINE void decode_rows(int bits, int zero_points, int rows, int tokens, int first_row,
                                const struct row_segment *segment, const struct decode_blocks *blocks,
-                               int64_t prefetch_bytes, const float *const *vectors, const float *const *sums,
-                               float *out, int64_t out_stride) {
+                               const float *const *vectors, const float *const *sums, float *out,
+                               int64_t out_stride) {
     const int fields = LANE_WEIGHTS(bits);
     vec_float total[ROWS][DECODE_TOKENS];
     UNROLL for (int r = 0; r < rows; r++) {
@@ -39,8 +39,6 @@ ALWAYS_INLINE void decode_rows(int bits, int zero_points, int rows, int tokens, 
         vec_float acc[ROWS][DECODE_TOKENS];
         UNROLL for (int r = 0; r < rows; r++) {
             words[r] = segment_words(segment, first_row + r, chunk);
-            __builtin_prefetch((const void *)((uintptr_t)segment->weight[first_row + r]
-                                              + (uintptr_t)(chunk * CHUNK_BYTES + prefetch_bytes)));
             vec_float negated_zero = simd_splat(-(float)(1 << (bits - 1)));
             if (zero_points) {
                 negated_zero = simd_lookup(blocks->negated_zero[first_row + r] + block, segment->lane_block);
@@ -77,37 +75,25 @@ ALWAYS_INLINE void decode_rows(int bits, int zero_points, int rows, int tokens, 
 
 /* decode_rows over ROWS rows, `rows` at a time. */
 ALWAYS_INLINE void decode_group(int bits, int zero_points, int rows, int tokens, const struct row_segment *segment,
-                                const struct decode_blocks *blocks, int64_t prefetch_bytes,
-                                const float *const *vectors, const float *const *sums, float *out,
-                                int64_t out_stride) {
+                                const struct decode_blocks *blocks, const float *const *vectors,
+                                const float *const *sums, float *out, int64_t out_stride) {
     for (int first_row = 0; first_row < ROWS; first_row += rows) {
-        decode_rows(bits, zero_points, rows, tokens, first_row, segment, blocks, prefetch_bytes, vectors, sums, out,
-                    out_stride);
+        decode_rows(bits, zero_points, rows, tokens, first_row, segment, blocks, vectors, sums, out, out_stride);
     }
 }
 
 /* Rows at a time for 2 and more vectors: what the registers hold. */
-#define DECODE_SHARED_ROWS (SIMD_REGISTERS == 32 ? 4 : 2)
+#define SHARED_ROWS (SIMD_REGISTERS == 32 ? 4 : 2)
 
 #define DEFINE_DECODE(bits, zero_points)                                                                              \
-    static void decode_##bits##_##zero_points(                                                                        \
-        int tokens, const struct row_segment *segment, const struct decode_blocks *blocks, int64_t prefetch_bytes,    \
-        const float *const *vectors, const float *const *sums, float *out, int64_t out_stride) {                      \
+    static void decode_##bits##_##zero_points(int tokens, const struct row_segment *segment,                          \
+                                              const struct decode_blocks *blocks, const float *const *vectors,        \
+                                              const float *const *sums, float *out, int64_t out_stride) {             \
         switch (tokens) {                                                                                             \
-        case 1:                                                                                                       \
-            decode_group(bits, zero_points, ROWS, 1, segment, blocks, prefetch_bytes, vectors, sums, out,             \
-                         out_stride);                                                                                 \
+        case 1: decode_group(bits, zero_points, ROWS, 1, segment, blocks, vectors, sums, out, out_stride); break;     \
+        case 2: decode_group(bits, zero_points, SHARED_ROWS, 2, segment, blocks, vectors, sums, out, out_stride);     \
             break;                                                                                                    \
-        case 2:                                                                                                       \
-            decode_group(bits, zero_points, DECODE_SHARED_ROWS, 2, segment, blocks, prefetch_bytes, vectors, sums,    \
-                         out, out_stride);                                                                            \
-            break;                                                                                                    \
-        case 3:                                                                                                       \
-            decode_group(bits, zero_points, DECODE_SHARED_ROWS, 3, segment, blocks, prefetch_bytes, vectors, sums,    \
-                         out, out_stride);                                                                            \
-            break;                                                                                                    \
-        default:                                                                                                      \
-            decode_group(bits, zero_points, 2, 4, segment, blocks, prefetch_bytes, vectors, sums, out, out_stride);   \
+        default: decode_group(bits, zero_points, SHARED_ROWS, 3, segment, blocks, vectors, sums, out, out_stride);    \
         }                                                                                                             \
     }
 
@@ -119,8 +105,7 @@ DEFINE_DECODE(8, 0)
 DEFINE_DECODE(8, 1)
 
 typedef void decode_kernel(int tokens, const struct row_segment *segment, const struct decode_blocks *blocks,
-                           int64_t prefetch_bytes, const float *const *vectors, const float *const *sums, float *out,
-                           int64_t out_stride);
+                           const float *const *vectors, const float *const *sums, float *out, int64_t out_stride);
 
 static decode_kernel *decode_kernel_for(const struct packed_matrix *m) {
     int zero_points = m->zero_point != NULL;
@@ -138,7 +123,6 @@ static decode_kernel *decode_kernel_for(const struct packed_matrix *m) {
 static void decode_multiply(const struct packed_matrix *m, int64_t first_row, int64_t rows,
                             const float *const *vectors, int64_t padded, int tokens, float *out, int64_t out_stride) {
     decode_kernel *kernel = decode_kernel_for(m);
-    int64_t row_bytes = m->columns * m->bits / 8;
     struct row_segment segment;
     struct decode_blocks blocks;
     for (int64_t row = 0; row < rows; row += ROWS) {
@@ -161,7 +145,7 @@ static void decode_multiply(const struct packed_matrix *m, int64_t first_row, in
                 at[t] = vectors[t] + first;
                 sums[t] = vectors[t] + padded + first / LANE_WEIGHTS(m->bits);
             }
-            kernel(tokens, &segment, &blocks, ROWS * row_bytes, at, sums, out + row, out_stride);
+            kernel(tokens, &segment, &blocks, at, sums, out + row, out_stride);
         }
     }
 }

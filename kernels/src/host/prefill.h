@@ -13,37 +13,57 @@
 /* Vectors that share a tile's registers; ROWS times this many accumulators. */
 #define PREFILL_STEP (SIMD_REGISTERS == 32 ? 6 : 3)
 
+/* The scales and the zero points of a segment's rows. */
+struct prefill_blocks {
+    float scale[ROWS][SEGMENT_BLOCKS(PREFILL_SEGMENT)];
+    float zero[ROWS][SEGMENT_BLOCKS(PREFILL_SEGMENT)];
+};
+
 /* tile[((chunk * lane_weights + field) * ROWS + r) * SIMD_LANES + lane]: weights times their field_factor. */
-ALWAYS_INLINE void dequantise(int bits, int zero_points, const struct row_segment *segment, int r, const float *scales,
-                              const float *zeros, float *tile) {
+ALWAYS_INLINE void dequantise(int bits, int zero_points, const struct row_segment *segment,
+                              const struct prefill_blocks *blocks, float *tile) {
     const int fields = LANE_WEIGHTS(bits);
-    tile += r * SIMD_LANES;
     for (int64_t chunk = 0; chunk < segment->chunks; chunk++) {
         int64_t block = chunk_block(segment, bits, chunk);
-        vec_uint words = segment_words(segment, r, chunk);
-        vec_float scale = simd_lookup(scales + block, segment->lane_block);
-        vec_float zero = simd_splat((float)(1 << (bits - 1)));
-        if (zero_points) {
-            zero = simd_lookup(zeros + block, segment->lane_block);
+        vec_uint words[ROWS];
+        vec_float scale[ROWS];
+        vec_float zero[ROWS];
+        UNROLL for (int r = 0; r < ROWS; r++) {
+            words[r] = segment_words(segment, r, chunk);
+            scale[r] = simd_lookup(blocks->scale[r] + block, segment->lane_block);
+            zero[r] = simd_splat((float)(1 << (bits - 1)));
+            if (zero_points) {
+                zero[r] = simd_lookup(blocks->zero[r] + block, segment->lane_block);
+            }
         }
         UNROLL for (int field = 0; field < fields; field++) {
-            vec_float q = unpack_field(words, bits, field) - zero * field_factor(bits, field);
-            simd_store(tile, q * scale);
-            tile += ROWS * SIMD_LANES;
+            UNROLL for (int r = 0; r < ROWS; r++) {
+                vec_float q = unpack_field(words[r], bits, field) - zero[r] * field_factor(bits, field);
+                simd_store(tile, q * scale[r]);
+                tile += SIMD_LANES;
+            }
         }
     }
 }
 
-static void dequantise_row(const struct packed_matrix *m, const struct row_segment *segment, int r,
-                           const float *scales, const float *zeros, float *tile) {
+/* Dequantises `columns` columns of ROWS rows into the tile. */
+static void dequantise_rows(const struct packed_matrix *m, int64_t row, int64_t first, int64_t columns,
+                            const struct row_segment *segment, float *tile) {
+    struct prefill_blocks blocks;
     int zero_points = m->zero_point != NULL;
+    for (int r = 0; r < ROWS; r++) {
+        load_scales(m, row + r, first, columns, blocks.scale[r]);
+        if (zero_points) {
+            load_zero_points(m, row + r, first, columns, 1.0f, blocks.zero[r]);
+        }
+    }
     switch (m->bits * 2 + zero_points) {
-    case 4: dequantise(2, 0, segment, r, scales, zeros, tile); break;
-    case 5: dequantise(2, 1, segment, r, scales, zeros, tile); break;
-    case 8: dequantise(4, 0, segment, r, scales, zeros, tile); break;
-    case 9: dequantise(4, 1, segment, r, scales, zeros, tile); break;
-    case 16: dequantise(8, 0, segment, r, scales, zeros, tile); break;
-    default: dequantise(8, 1, segment, r, scales, zeros, tile); break;
+    case 4: dequantise(2, 0, segment, &blocks, tile); break;
+    case 5: dequantise(2, 1, segment, &blocks, tile); break;
+    case 8: dequantise(4, 0, segment, &blocks, tile); break;
+    case 9: dequantise(4, 1, segment, &blocks, tile); break;
+    case 16: dequantise(8, 0, segment, &blocks, tile); break;
+    default: dequantise(8, 1, segment, &blocks, tile); break;
     }
 }
 
@@ -101,9 +121,7 @@ static void multiply_tile(const float *tile, int64_t steps, const float *const *
 static void prefill_multiply(const struct packed_matrix *m, int64_t first_row, int64_t rows,
                              const float *const *vectors, int tokens, float *out, int64_t out_stride) {
     struct row_segment segment;
-    float tile[ROWS * PREFILL_SEGMENT];
-    float scales[SEGMENT_BLOCKS(PREFILL_SEGMENT)];
-    float zeros[SEGMENT_BLOCKS(PREFILL_SEGMENT)];
+    _Alignas(64) float tile[ROWS * PREFILL_SEGMENT];
     for (int t = 0; t < tokens; t++) {
         memset(out + t * out_stride, 0, (size_t)round_up(rows, ROWS) * sizeof *out);
     }
@@ -112,13 +130,7 @@ static void prefill_multiply(const struct packed_matrix *m, int64_t first_row, i
         int64_t columns = left < PREFILL_SEGMENT ? left : PREFILL_SEGMENT;
         for (int64_t row = 0; row < rows; row += ROWS) {
             open_segment(m, first_row + row, first, columns, &segment);
-            for (int r = 0; r < ROWS; r++) {
-                load_scales(m, first_row + row + r, first, columns, scales);
-                if (m->zero_point != NULL) {
-                    load_zero_points(m, first_row + row + r, first, columns, 1.0f, zeros);
-                }
-                dequantise_row(m, &segment, r, scales, zeros, tile);
-            }
+            dequantise_rows(m, first_row + row, first, columns, &segment, tile);
             multiply_tile(tile, segment.chunks * LANE_WEIGHTS(m->bits), vectors, first, tokens, out + row, out_stride);
         }
     }

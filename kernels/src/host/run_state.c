@@ -53,8 +53,8 @@ int64_t lay_out_run(const eb_qmoe_spec *spec, int64_t tokens, int64_t lanes, uin
 
     state->hidden_padded = round_up(spec->hidden, chunk);
     state->inter_padded = round_up(spec->inter, chunk);
-    state->hidden_stride = state->hidden_padded + state->hidden_padded / lane_weights;
-    state->inter_stride = state->inter_padded + state->inter_padded / lane_weights;
+    state->hidden_stride = round_up(state->hidden_padded + state->hidden_padded / lane_weights, 16);
+    state->inter_stride = round_up(state->inter_padded + state->inter_padded / lane_weights, 16);
     state->inter_tile = chunk > INTER_TILE ? chunk : INTER_TILE;
     state->inter_tiles = (spec->inter + state->inter_tile - 1) / state->inter_tile;
     state->hidden_tiles = (spec->hidden + HIDDEN_TILE - 1) / HIDDEN_TILE;

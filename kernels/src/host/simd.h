@@ -1,6 +1,6 @@
 /*
  * The vector operations of the kernels, for the instruction set that this file is compiled for. Arithmetic and bit
- * operators come from the compiler's vector extension; what it cannot express is written here once per set.
+ * operators come from the compiler's vector extension; what it cannot express is written here once per set, and once in plain C for any number of lanes.
  */
 #ifndef EXPERTBANK_SIMD_H
 #define EXPERTBANK_SIMD_H
@@ -23,7 +23,9 @@
 #define SIMD_REGISTERS 32
 #include <arm_neon.h>
 #else
+#ifndef SIMD_LANES
 #define SIMD_LANES 4
+#endif
 #define SIMD_REGISTERS 16
 #endif
 
@@ -57,12 +59,16 @@ ALWAYS_INLINE vec_uint simd_load_words(const uint8_t *from) {
 }
 
 ALWAYS_INLINE vec_float simd_splat(float value) {
-#if SIMD_LANES == 16
+#if defined(SIMD_AVX512)
     return (vec_float)_mm512_set1_ps(value);
-#elif SIMD_LANES == 8
+#elif defined(SIMD_AVX2)
     return (vec_float)_mm256_set1_ps(value);
 #else
-    return (vec_float){value, value, value, value};
+    vec_float v = {0};
+    for (int lane = 0; lane < SIMD_LANES; lane++) {
+        v[lane] = value;
+    }
+    return v;
 #endif
 }
 
@@ -95,23 +101,31 @@ ALWAYS_INLINE vec_float simd_lookup(const float *from, vec_int index) {
 #elif defined(SIMD_AVX2)
     return (vec_float)_mm256_permutevar8x32_ps(_mm256_loadu_ps(from), (__m256i)index);
 #else
-    return (vec_float){from[index[0]], from[index[1]], from[index[2]], from[index[3]]};
+    vec_float v = {0};
+    for (int lane = 0; lane < SIMD_LANES; lane++) {
+        v[lane] = from[index[lane]];
+    }
+    return v;
 #endif
 }
 
-/* The sum of all lanes, in an order that depends on SIMD_LANES alone. */
+/* The sum of all lanes. */
 ALWAYS_INLINE float simd_sum(vec_float v) {
+#if defined(SIMD_AVX512) || defined(SIMD_AVX2)
 #if defined(SIMD_AVX512)
-    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
-    __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-    quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
-    return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
-#elif defined(SIMD_AVX2)
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    __m256 folded = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    __m256 folded = (__m256)v;
+#endif
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(folded), _mm256_extractf128_ps(folded, 1));
     half = _mm_add_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 #else
-    return (v[0] + v[2]) + (v[1] + v[3]);
+    float sum = 0.0f;
+    for (int lane = 0; lane < SIMD_LANES; lane++) {
+        sum += v[lane];
+    }
+    return sum;
 #endif
 }
 
@@ -126,8 +140,11 @@ ALWAYS_INLINE vec_float simd_load_float16(const uint8_t *from) {
     memcpy(&halves, from, sizeof halves);
     return (vec_float)vcvt_f32_f16(vreinterpret_f16_u16(halves));
 #else
-    return (vec_float){element_at(EB_FLOAT16, from, 0), element_at(EB_FLOAT16, from, 1),
-                       element_at(EB_FLOAT16, from, 2), element_at(EB_FLOAT16, from, 3)};
+    vec_float v = {0};
+    for (int lane = 0; lane < SIMD_LANES; lane++) {
+        v[lane] = element_at(EB_FLOAT16, from, lane);
+    }
+    return v;
 #endif
 }
 

@@ -47,6 +47,7 @@ struct row_segment {
     const uint8_t *weight[ROWS];
     int64_t chunks;                 /* including a ragged one */
     int64_t whole_chunks;
+    int64_t next_rows;              /* bytes from a row to the same place ROWS rows further */
     uint8_t ragged[ROWS][CHUNK_BYTES]; /* the ragged chunk's bytes, then zeros */
     vec_int lane_block;             /* a lane's block relative to its chunk's first */
     int block_shift;
@@ -80,6 +81,7 @@ static void open_segment(const struct packed_matrix *m, int64_t row, int64_t fir
     int64_t chunk = CHUNK(m->bits);
     segment->whole_chunks = columns / chunk;
     segment->chunks = (columns + chunk - 1) / chunk;
+    segment->next_rows = ROWS * row_bytes;
     segment->block_shift = m->block_shift;
     for (int lane = 0; lane < SIMD_LANES; lane++) {
         segment->lane_block[lane] = (int32_t)((int64_t)lane * LANE_WEIGHTS(m->bits) >> m->block_shift);
@@ -95,7 +97,10 @@ static void open_segment(const struct packed_matrix *m, int64_t row, int64_t fir
     }
 }
 
+/* A chunk of row r; fetches the chunk that the next ROWS rows have there, since rows stream from a mapped file. */
 ALWAYS_INLINE vec_uint segment_words(const struct row_segment *segment, int r, int64_t chunk) {
+    __builtin_prefetch((const void *)((uintptr_t)segment->weight[r]
+                                      + (uintptr_t)(chunk * CHUNK_BYTES + segment->next_rows)));
     return simd_load_words(chunk < segment->whole_chunks ? segment->weight[r] + chunk * CHUNK_BYTES
                                                          : segment->ragged[r]);
 }
