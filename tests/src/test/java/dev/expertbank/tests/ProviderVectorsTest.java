@@ -77,7 +77,7 @@ class ProviderVectorsTest {
   @ParameterizedTest
   @MethodSource("accepted")
   void externalModelMatches(VectorCase vector, @TempDir Path directory) throws OrtException {
-    Path model = OnnxModels.external(vector.node(), directory, Vectors.oddSlot(vector));
+    Path model = OnnxModels.external(node(vector), directory, Vectors.oddSlot(vector));
     check(
         vector,
         run(vector, options -> Sessions.ENVIRONMENT.createSession(model.toString(), options)));
@@ -117,15 +117,27 @@ class ProviderVectorsTest {
         .hasMessageContaining(vector.errorSubstring());
   }
 
-  /**
-   * Nothing in the node tells that its weights are in another byte layout, so it is claimed, with
-   * an assumption that names the fix.
-   */
+  /** The attribute is absent: in a model for CUDA that means CUDA's own layout. */
   @Test
-  void layoutOfCudaExportsIsAnAssumptionWhereTheModelDoesNotStateIt() throws OrtException {
+  void layoutOfCudaExportsIsRefusedUnderCudaSemantics() {
+    VectorCase vector = sm80();
+    assertThatThrownBy(
+            () -> run(vector, o -> Sessions.ENVIRONMENT.createSession(inline(vector), o)))
+        .isInstanceOf(OrtException.class)
+        .hasMessageContaining("qmoe.layout")
+        .hasMessageContaining("re-export the model with weights_prepacked=0");
+  }
+
+  /** In a model for the CPU it means plain rows, which the placement report says. */
+  @Test
+  void plainRowsAreANotedAssumptionUnderCpuSemantics() throws OrtException {
     VectorCase vector = sm80();
     Sessions.ProviderRun run =
-        run(vector, o -> Sessions.ENVIRONMENT.createSession(inline(vector), o));
+        Sessions.runWithProvider(
+            vector.node(),
+            Routing.ORT_CPU_QMOE,
+            vector.sessionConfig(),
+            o -> Sessions.ENVIRONMENT.createSession(inline(vector), o));
 
     assertThat(run.claim()).isInstanceOf(Claim.Claimed.class);
     assertThat(((Claim.Claimed) run.claim()).notes())
@@ -162,7 +174,14 @@ class ProviderVectorsTest {
   }
 
   private static byte[] inline(VectorCase vector) {
-    return OnnxModels.inline(vector.node());
+    return OnnxModels.inline(node(vector));
+  }
+
+  /** The derived case restates a CUDA case in plain rows; this is how a model says so. */
+  private static MoeNode node(VectorCase vector) {
+    return vector.name().equals("derived_QMoETest_Mixtral_Int4_plain")
+        ? vector.node().with("weights_prepacked", new AttributeValue.IntValue(0))
+        : vector.node();
   }
 
   private static Sessions.ProviderRun run(VectorCase vector, Sessions.Opener opener)

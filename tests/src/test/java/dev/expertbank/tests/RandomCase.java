@@ -103,6 +103,9 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       }
       setInt("expert_weight_bits", bits);
       setInt("k", topK);
+      if (routing == Routing.ORT_CUDA) {
+        setInt("weights_prepacked", 0);
+      }
       if (!chance(3)) {
         setInt("normalize_routing_weights", random.nextInt(2));
       }

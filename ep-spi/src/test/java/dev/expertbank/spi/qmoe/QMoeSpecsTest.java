@@ -322,6 +322,20 @@ class QMoeSpecsTest {
   }
 
   @Test
+  void anUnstatedWeightLayoutIsRefusedUnderCudaSemantics() {
+    for (QMoeNodes nodes :
+        List.of(QMoeNodes.blockWise(), QMoeNodes.blockWise().integer("weights_prepacked", -1))) {
+      assertThat(QMoeSpecs.read(nodes.node(), RoutingSemantics.ORT_CUDA))
+          .isInstanceOfSatisfying(
+              QMoeReading.Unsupported.class,
+              reading -> {
+                assertThat(reading.code()).isEqualTo("qmoe.layout");
+                assertThat(reading.reason()).contains("weights_prepacked=0");
+              });
+    }
+  }
+
+  @Test
   void anUnstatedWeightLayoutIsNoted() {
     assertThat(supported(QMoeNodes.blockWise().integer("weights_prepacked", 0)).notes()).isEmpty();
     for (QMoeNodes nodes :
