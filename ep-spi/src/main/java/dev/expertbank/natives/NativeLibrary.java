@@ -75,7 +75,7 @@ public final class NativeLibrary {
   }
 
   private static Path extract(String name, String fileName) {
-    String resource = "/dev/expertbank/native/" + platform() + "/" + System.mapLibraryName(name);
+    String resource = "dev/expertbank/native/" + platform() + "/" + System.mapLibraryName(name);
     byte[] content = read(resource);
     Path directory = cache().resolve(sha256(content).substring(0, 16));
     Path target = directory.resolve(fileName);
@@ -102,7 +102,8 @@ public final class NativeLibrary {
   }
 
   private static byte[] read(String resource) {
-    try (InputStream in = NativeLibrary.class.getResourceAsStream(resource)) {
+    // Through the loader, not the class: on the module path the resource is in another module.
+    try (InputStream in = NativeLibrary.class.getClassLoader().getResourceAsStream(resource)) {
       if (in == null) {
         throw new EpException(
             "native.missing",

@@ -1,0 +1,18 @@
+/** The SPI of execution providers written in Java, and the host that plugs them into ONNX Runtime. */
+@SuppressWarnings({
+  "requires-automatic",
+  "requires-transitive-automatic", // ONNX Runtime is an automatic module
+  "module" // the provider's module is compiled after this one
+})
+module dev.expertbank.spi {
+  requires transitive com.microsoft.onnxruntime;
+  requires static transitive org.jspecify;
+
+  exports dev.expertbank.api;
+  exports dev.expertbank.spi;
+  exports dev.expertbank.spi.qmoe;
+  exports dev.expertbank.natives to
+      dev.expertbank.qmoe;
+
+  uses dev.expertbank.spi.ExecutionProviderFactory;
+}
