@@ -3,7 +3,8 @@
 # usage: build-native.sh OUT        (environment: CC, NVCC, and ARCH for a cross compiler)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-out=$1
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
 . "$here/native.sh"
 
 target=$out/dev/expertbank/native/$os-$arch
@@ -16,7 +17,7 @@ if up_to_date "$host" "$objects"; then
   built="is up to date"
 else
   built="built with $cc"
-  $cc $flags -O3 -shared -o "$target/libexpertbank_ort_bridge.$ext" "$here/src/bridge/ort_bridge.c"
+  (cd "$here" && $cc $flags -O3 -shared -o "$target/libexpertbank_ort_bridge.$ext" src/bridge/ort_bridge.c)
   compile_host "$objects" -O3
   $cc -shared -o "$host" "$objects"/*.o -lm
   echo "$cc" > "$objects/compiler"

@@ -23,9 +23,10 @@ if [ -z "$cc" ] || ! command -v "$cc" >/dev/null 2>&1; then
   exit 1
 fi
 
-# Reproducible: no build paths in the objects, no timestamps from the linker.
+# Reproducible: sources are compiled by their path from $here, so no build path gets into the objects; and no
+# timestamps from the linker. (A prefix map would need that path in $flags, where a space would end it.)
 warnings="-std=c11 -Wall -Wextra -Werror"
-flags="$warnings -fPIC -fvisibility=hidden -ffp-contract=off -ffile-prefix-map=$here=."
+flags="$warnings -fPIC -fvisibility=hidden -ffp-contract=off"
 
 tier_flags() {
   case "$1" in
@@ -36,15 +37,15 @@ tier_flags() {
 
 # compile_host DIR FLAGS...: the host kernels' objects, all tiers, into DIR, two compilers at a time.
 compile_host() {
-  dir=$1
+  mkdir -p "$1"
+  dir=$(cd "$1" && pwd)
   shift
-  mkdir -p "$dir"
   {
     for source in qmoe_host run_state routing; do
-      echo "$cc $flags $* -c '$here/src/host/$source.c' -o '$dir/$source.o'"
+      echo "cd '$here' && $cc $flags $* -c 'src/host/$source.c' -o '$dir/$source.o'"
     done
     for tier in $tiers; do
-      echo "$cc $flags $* $(tier_flags "$tier") -DTIER=$tier -c '$here/src/host/tasks.c' -o '$dir/tasks_$tier.o'"
+      echo "cd '$here' && $cc $flags $* $(tier_flags "$tier") -DTIER=$tier -c 'src/host/tasks.c' -o '$dir/tasks_$tier.o'"
     done
   } | tr '\n' '\0' | xargs -0 -n 1 -P 2 sh -c
 }
