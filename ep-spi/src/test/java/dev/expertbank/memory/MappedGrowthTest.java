@@ -14,7 +14,9 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.LongConsumer;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
+@Timeout(120)
 class MappedGrowthTest {
   private final MemoryGovernor governor =
       new MemoryGovernor("cuda:0", Map.of(Tier.DEVICE, 100L), Duration.ofMillis(200));

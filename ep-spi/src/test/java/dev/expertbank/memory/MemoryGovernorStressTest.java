@@ -10,10 +10,12 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CyclicBarrier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The invariants under random work: by one thread with a model beside it, and by many threads. */
+@Timeout(120)
 class MemoryGovernorStressTest {
   private static final long LIMIT = 1000;
 
@@ -137,6 +139,37 @@ class MemoryGovernorStressTest {
     assertThat(governor.usage(Tier.DEVICE).claimed()).isZero();
     assertThat(governor.usage(Tier.DEVICE).unmapUnderflow()).isZero();
     assertThat(governor.leakReport()).isEmpty();
+  }
+
+  @Test
+  void oneLeaseAndOneAllowanceUsedByManyThreadsLoseNoByte() throws Exception {
+    MemoryGovernor governor = MemoryGovernor.unlimited("cuda:0");
+    HolderId holder = governor.newHolder("bank");
+    MemoryLease lease = governor.reserve(Tier.DEVICE, 0, MemoryRole.WEIGHTS, holder);
+    MappedAllowance allowance =
+        governor.reserveMappedAllowance(Tier.DEVICE, LIMIT, MemoryRole.WEIGHTS, holder);
+    List<Thread> threads = new ArrayList<>();
+    for (int i = 0; i < 4; i++) {
+      threads.add(
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    for (int step = 0; step < 50_000; step++) {
+                      lease.grow(3);
+                      lease.shrink(2);
+                      if (allowance.tryMap(5)) {
+                        allowance.unmap(5);
+                      }
+                    }
+                  }));
+    }
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    assertThat(lease.bytes()).isEqualTo(200_000);
+    assertThat(governor.usage(Tier.DEVICE).leased()).isEqualTo(200_000);
+    assertThat(allowance.mapped()).isZero();
+    assertThat(governor.usage(Tier.DEVICE).unmapUnderflow()).isZero();
   }
 
   private static void check(MemoryGovernor governor) {
