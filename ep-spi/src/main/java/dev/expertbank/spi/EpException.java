@@ -6,7 +6,7 @@ import org.jspecify.annotations.Nullable;
  * An error with a stable code, such as {@code options.unknown-key} or {@code external.range}. The
  * message names what was wrong, where, and what to do.
  */
-public final class EpException extends RuntimeException {
+public class EpException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
   private final String code;
