@@ -100,19 +100,66 @@ public final class ResidencyBoundary {
       return DISABLED;
     }
     ResidencyOutcome outcome =
-        boundaryBlocker(safePoint)
+        read(safePoint)
+            .boundaryBlocker()
             .<ResidencyOutcome>map(ResidencyOutcome.RejectedNotSafeBoundary::new)
             .orElseGet(this::consumeWindow);
     totals = totals.plus(outcome);
     return outcome;
   }
 
-  private static Optional<SafePoint.Blocker> boundaryBlocker(Supplier<SafePoint> safePoint) {
+  private static SafePoint read(Supplier<SafePoint> safePoint) {
     try {
-      return safePoint.get().boundaryBlocker();
+      return safePoint.get();
     } catch (RuntimeException e) {
-      return Optional.of(SafePoint.Blocker.CAPTURING);
+      return SafePoint.UNKNOWN;
     }
+  }
+
+  /**
+   * Changes the budget, armed or not. Comes after {@link #consume} of the same boundary, never
+   * between a run and its consumption, which would count as hits what the run has not seen.
+   *
+   * <p>Publishes the pending fills, so that they are not in the way, and then asks for the safe
+   * point again.
+   *
+   * @param safePoint asked unless there is nothing to do; if it throws, a capture is taken to be
+   *     open
+   * @param lease where memory comes from and goes to
+   */
+  public ResizeOutcome resize(
+      ResizeRequest request, Supplier<SafePoint> safePoint, BudgetLease lease) {
+    ResizeOutcome outcome = tryResize(request, safePoint, lease);
+    totals = totals.plus(mover.takeMoves());
+    return outcome;
+  }
+
+  private ResizeOutcome tryResize(
+      ResizeRequest request, Supplier<SafePoint> safePoint, BudgetLease lease) {
+    if (request.bytes() == 0) {
+      return rejected(request, new ResizeRejection.NoOp());
+    }
+    Optional<SafePoint.Blocker> blocker = read(safePoint).boundaryBlocker();
+    if (blocker.isPresent()) {
+      return rejected(request, new ResizeRejection.NotSafePoint(blocker.get()));
+    }
+    try {
+      mover.publishFilled(boundary);
+    } catch (RuntimeException e) {
+      armed = false;
+      return rejected(request, new ResizeRejection.ExecutionFailed(e.toString()));
+    }
+    return switch (ResizePlan.planResize(request, read(safePoint))) {
+      case ResizePlan.Rejected rejected -> rejected(request, rejected.reason());
+      case ResizePlan.Accepted accepted ->
+          new ResidencyResizer(ledger, mover)
+              .execute(accepted.request(), lease, victims(new BitSet(), new BitSet()));
+    };
+  }
+
+  private ResizeOutcome rejected(ResizeRequest request, ResizeRejection reason) {
+    return new ResizeOutcome(
+        request, ledger.budgetBytes(), ledger.budgetBytes(), Optional.of(reason));
   }
 
   private ResidencyOutcome consumeWindow() {
@@ -237,13 +284,13 @@ public final class ResidencyBoundary {
 
   /** Resident experts that nothing asks to keep, the least valuable first. */
   private List<ExpertKey> victims(BitSet wanted, BitSet keptLayers) {
-    double[] value = heat.heat();
+    double[] uses = heat.usesPerRow();
     return Ranking.ascending(
         layout,
         index ->
             ledger.state(index) == ResidencyState.RESIDENT
                 && !wanted.get(index)
                 && !keptLayers.get(layout.keys().get(index).layer()),
-        index -> value[index] * layout.layer(layout.keys().get(index)).bytesSavedPerSlotByte());
+        index -> uses[index] * layout.layer(layout.keys().get(index)).bytesSavedPerSlotByte());
   }
 }

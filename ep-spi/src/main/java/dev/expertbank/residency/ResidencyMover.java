@@ -14,11 +14,11 @@ final class ResidencyMover {
   /** The filling experts, in the order in which their copies were started. */
   private final Queue<ExpertKey> filling = new ArrayDeque<>();
 
-  private int started;
-  private int published;
-  private int evicted;
-  private int failed;
-  private int quarantined;
+  private long started;
+  private long published;
+  private long evicted;
+  private long failed;
+  private long quarantined;
   private long startedBytes;
 
   ResidencyMover(ResidencyLedger ledger, ResidencyActions actions) {

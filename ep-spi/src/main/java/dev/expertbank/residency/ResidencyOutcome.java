@@ -58,13 +58,37 @@ public sealed interface ResidencyOutcome {
   }
 
   /**
-   * What the runs of a window found. An expert that a window routes to is used once in it: a hit if
-   * it was resident, else a miss, which reads its bytes in place.
+   * What the runs of one or more windows found. An expert that a window routes to is used once in
+   * it: a hit if it was resident, else a miss, which reads its bytes in place.
+   *
+   * @param tokens rows
+   * @param hits experts that were resident when a window used them
+   * @param misses experts that were not
+   * @param hitBytes expert bytes of the hits
+   * @param missedBytes expert bytes of the misses
    */
-  record WindowUse(long tokens, long hits, long misses, long hitBytes, long missedBytes) {}
+  record WindowUse(long tokens, long hits, long misses, long hitBytes, long missedBytes) {
+    /** Nothing. */
+    public static final WindowUse NONE = new WindowUse(0, 0, 0, 0, 0);
+
+    /** The sum of both. */
+    public WindowUse plus(WindowUse other) {
+      return new WindowUse(
+          tokens + other.tokens,
+          hits + other.hits,
+          misses + other.misses,
+          hitBytes + other.hitBytes,
+          missedBytes + other.missedBytes);
+    }
+
+    /** The part of the used bytes that was resident; NaN before the first use. */
+    public double byteHitRate() {
+      return (double) hitBytes / (hitBytes + missedBytes);
+    }
+  }
 
   /**
-   * What a boundary moved, in experts.
+   * What one or more boundaries moved, in experts.
    *
    * @param started fills that will be published at the next boundary
    * @param startedBytes expert bytes that they copy
@@ -73,5 +97,24 @@ public sealed interface ResidencyOutcome {
    * @param quarantined fills that may still be in flight
    */
   record Moves(
-      int started, long startedBytes, int published, int evicted, int failed, int quarantined) {}
+      long started,
+      long startedBytes,
+      long published,
+      long evicted,
+      long failed,
+      long quarantined) {
+    /** Nothing. */
+    public static final Moves NONE = new Moves(0, 0, 0, 0, 0, 0);
+
+    /** The sum of both. */
+    public Moves plus(Moves other) {
+      return new Moves(
+          started + other.started,
+          startedBytes + other.startedBytes,
+          published + other.published,
+          evicted + other.evicted,
+          failed + other.failed,
+          quarantined + other.quarantined);
+    }
+  }
 }

@@ -14,7 +14,7 @@ public final class ResidencySnapshot {
   private final long byteCap;
   private final ResidencyState[] states;
   private final long[] residentSince;
-  private final double[] heat;
+  private final double[] usesPerRow;
   private final long[] lastUse;
   private final RouteWindow window;
 
@@ -31,7 +31,7 @@ public final class ResidencySnapshot {
       states[index] = ledger.state(index);
       residentSince[index] = ledger.residentSince(index);
     }
-    this.heat = heat.heat();
+    usesPerRow = heat.usesPerRow();
     lastUse = heat.lastUse();
     this.window = window;
   }
@@ -69,9 +69,25 @@ public final class ResidencySnapshot {
     return states[index] == ResidencyState.RESIDENT ? boundary - residentSince[index] : 0;
   }
 
-  /** Decayed use, with the window that ends at this boundary. */
-  public double heat(int index) {
-    return heat[index];
+  /**
+   * The part of the rows that is routed to the expert, 0 to 1: an average with the window that ends
+   * at this boundary, in which older windows fade.
+   */
+  public double usesPerRow(int index) {
+    return usesPerRow[index];
+  }
+
+  /**
+   * What a resident expert saves: bytes for each row and for each byte of its slot. Puts experts of
+   * different layers in one order.
+   */
+  public double savings(int index) {
+    return usesPerRow[index] * layout.layer(layout.keys().get(index)).bytesSavedPerSlotByte();
+  }
+
+  /** Whether the experts of its layer can be moved one by one. */
+  public boolean isPageable(int index) {
+    return layout.layer(layout.keys().get(index)).isPageable();
   }
 
   /** Rows of the window that ends at this boundary that were routed to the expert. */

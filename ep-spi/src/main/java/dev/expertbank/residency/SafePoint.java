@@ -17,6 +17,9 @@ public record SafePoint(
   /** Nothing is in the way. */
   public static final SafePoint CLEAR = new SafePoint(false, 0, 0, false, 0);
 
+  /** It could not be found out. */
+  static final SafePoint UNKNOWN = new SafePoint(true, 0, 0, false, 0);
+
   /** What is in the way, the most important first. */
   public enum Blocker {
     CAPTURING,

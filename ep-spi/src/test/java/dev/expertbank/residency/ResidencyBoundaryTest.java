@@ -189,7 +189,7 @@ class ResidencyBoundaryTest {
     assertThat(applied.moves().started()).isEqualTo(1);
     assertThat(ledger.state(key(0, 0))).isEqualTo(ResidencyState.QUARANTINED);
     assertThat(ledger.committedBytes()).isEqualTo(32);
-    assertThat(boundary.totals().quarantinedFills()).isEqualTo(1);
+    assertThat(boundary.totals().moves().quarantined()).isEqualTo(1);
   }
 
   @Test
@@ -301,7 +301,7 @@ class ResidencyBoundaryTest {
     assertThat(ledger.state(key(0, 0))).isEqualTo(ResidencyState.QUARANTINED);
     assertThat(boundary.isArmed()).isFalse();
     assertThat(boundary.totals().failed()).isEqualTo(1);
-    assertThat(boundary.totals().quarantinedFills()).isEqualTo(1);
+    assertThat(boundary.totals().moves().quarantined()).isEqualTo(1);
   }
 
   @Test
@@ -340,13 +340,11 @@ class ResidencyBoundaryTest {
     run(0, 0);
     ResidencyTotals totals = boundary.totals();
     assertThat(totals.applied()).isEqualTo(3);
-    assertThat(totals.tokens()).isEqualTo(3);
-    assertThat(totals.hits()).isEqualTo(1);
-    assertThat(totals.misses()).isEqualTo(5);
-    assertThat(totals.promotions()).isEqualTo(3);
-    assertThat(totals.promotedBytes()).isEqualTo(30);
-    assertThat(totals.evictions()).isEqualTo(1);
-    assertThat(totals.byteHitRate()).isEqualTo(10.0 / 60);
+    assertThat(totals.use()).isEqualTo(new WindowUse(3, 1, 5, 10, 50));
+    assertThat(totals.moves().started()).isEqualTo(3);
+    assertThat(totals.moves().startedBytes()).isEqualTo(30);
+    assertThat(totals.moves().evicted()).isEqualTo(1);
+    assertThat(totals.use().byteHitRate()).isEqualTo(10.0 / 60);
     assertThat(totals.bytesPerToken()).isEqualTo((50 + 30) / 3.0);
   }
 
@@ -377,7 +375,7 @@ class ResidencyBoundaryTest {
     assertThat(last.lastUse(0)).isEqualTo(ResidencySnapshot.NEVER);
     assertThat(last.count(3)).isEqualTo(1);
     assertThat(last.count(1)).isZero();
-    assertThat(last.heat(1)).isGreaterThan(last.heat(3)).isGreaterThan(0);
+    assertThat(last.usesPerRow(1)).isGreaterThan(last.usesPerRow(3)).isGreaterThan(0);
     assertThat(seen.get(1).state(1)).isEqualTo(ResidencyState.FILLING);
     assertThat(seen.get(1).isHeld(1)).isTrue();
   }

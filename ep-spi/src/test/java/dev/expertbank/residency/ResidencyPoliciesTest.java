@@ -8,6 +8,7 @@ import dev.expertbank.residency.policy.WholeBankPolicy;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.qmoe.NonPageableReason;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 class ResidencyPoliciesTest {
@@ -26,9 +27,15 @@ class ResidencyPoliciesTest {
 
   @Test
   void everyPolicyHasTheNameOfItsFactory() {
-    assertThat(ResidencyPolicies.names()).contains("whole-bank", "lru").isSorted();
+    assertThat(ResidencyPolicies.names())
+        .containsExactly("adaptive", "hot-set", "lru", "static-profile", "whole-bank");
+    PolicySettings settings =
+        new PolicySettings(
+            layout,
+            Optional.of(new HeatProfile(layout, new double[12])),
+            PolicySettings.PinSettings.NONE);
     for (String name : ResidencyPolicies.names()) {
-      assertThat(ResidencyPolicies.create(name, new PolicySettings(layout)).name()).isEqualTo(name);
+      assertThat(ResidencyPolicies.create(name, settings).name()).isEqualTo(name);
     }
   }
 

@@ -31,8 +31,7 @@ public final class LruPolicy implements ResidencyPolicy {
         Ranking.ascending(
             layout,
             index ->
-                snapshot.lastUse(index) != ResidencySnapshot.NEVER
-                    && layout.layer(layout.keys().get(index)).isPageable(),
+                snapshot.lastUse(index) != ResidencySnapshot.NEVER && snapshot.isPageable(index),
             index -> {
               long windowsAgo = snapshot.boundary() - snapshot.lastUse(index);
               return windowsAgo * layers + (layers - layout.keys().get(index).layer());
