@@ -41,7 +41,7 @@ compile_host() {
   dir=$(cd "$1" && pwd)
   shift
   {
-    for source in qmoe_host run_state routing; do
+    for source in qmoe_host run_state routing slots; do
       echo "cd '$here' && $cc $flags $* -c 'src/host/$source.c' -o '$dir/$source.o'"
     done
     for tier in $tiers; do

@@ -2,7 +2,7 @@
  * The host kernels' interface: com.microsoft::QMoE over an address table, on the CPU.
  *
  * Free of any framework: plain pointers in, plain pointers out. The caller owns every buffer; no
- * function allocates, locks, or keeps a pointer after it returns. One run is
+ * function but the two for slots allocates, and none locks or keeps a pointer after it returns. One run is
  *
  *     expertbank_qmoe_prepare(run);                                  once, on one thread
  *     for i in [0, run->fc1_tasks): expertbank_qmoe_fc1(run, i);     any threads, any order
@@ -64,6 +64,20 @@ typedef struct {
     float limit;            /* swiglu_limit; +inf when absent */
 } eb_qmoe_spec;
 
+/*
+ * What the routing steps of all layers record: these words, then the counters of every layer. Runs that share a record
+ * may be concurrent.
+ */
+enum {
+    EB_WINDOW_EPOCH = 0,
+    EB_WINDOW_REQUEST = 1,
+    EB_WINDOW_DEVICE = 2,
+    EB_WINDOW_OVERFLOW = 3, /* 1 once a counter has saturated */
+    EB_WINDOW_POISON = 4,   /* 1 once a row was routed to an expert that does not exist */
+    EB_WINDOW_COUNT = 5,    /* routes of all layers */
+    EB_WINDOW_HEADER_WORDS = 6
+};
+
 /* One run. The caller fills the first group; prepare fills the second. */
 typedef struct {
     const eb_qmoe_spec *spec;
@@ -75,6 +89,9 @@ typedef struct {
     void *workspace;                /* 64-byte aligned */
     int64_t workspace_bytes;        /* at least expertbank_qmoe_workspace_bytes(spec, tokens) */
     int64_t tokens;                 /* 1..EB_MAX_RUN_TOKENS */
+    uint32_t *window_header;        /* [EB_WINDOW_HEADER_WORDS] or NULL: nothing is recorded */
+    uint32_t *window_counts;        /* [experts], this layer's; used when there is a header */
+    int32_t *selected_expert;       /* [tokens, top_k] or NULL: the routes, also those that are dropped */
 
     int64_t fc1_tasks;
     int64_t fc2_tasks;
@@ -100,6 +117,17 @@ EB_EXPORT int64_t expertbank_qmoe_workspace_bytes(const eb_qmoe_spec *spec, int6
 
 /* 0, or 1 when the specification, tokens or workspace_bytes are out of range (nothing is written then). */
 EB_EXPORT int32_t expertbank_qmoe_prepare(eb_qmoe_run *run);
+
+/*
+ * Zeroed memory of its own, which goes back to the system when it is freed; `bytes` in whole pages. NULL when there is
+ * none.
+ */
+EB_EXPORT void *expertbank_slot_commit(int64_t bytes);
+
+/* 0, or 1 when the memory could not be given back and is still there. */
+EB_EXPORT int32_t expertbank_slot_release(void *slot, int64_t bytes);
+
+EB_EXPORT int64_t expertbank_page_bytes(void);
 
 EB_EXPORT void expertbank_qmoe_fc1(void *run, size_t task);
 EB_EXPORT void expertbank_qmoe_fc2(void *run, size_t task);

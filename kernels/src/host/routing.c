@@ -3,6 +3,7 @@
 #include "half.h"
 
 #include <math.h>
+#include <string.h>
 
 /* 1 where logit a at index i is chosen before logit b at index j. */
 static int ranks_before(float a, int32_t i, float b, int32_t j, int higher_index_first) {
@@ -91,6 +92,35 @@ static void gather_router_weights(const eb_qmoe_run *run, int64_t token, const i
     }
 }
 
+/* Adds 1 unless that would wrap around; 0 when it would. */
+static int count_up(uint32_t *counter) {
+    uint32_t seen = __atomic_load_n(counter, __ATOMIC_RELAXED);
+    while (seen != UINT32_MAX) {
+        if (__atomic_compare_exchange_n(counter, &seen, seen + 1, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Before weights drop any: residency is about which experts a row wants. */
+static void record_routes(const eb_qmoe_run *run, int64_t token, const int32_t *selected) {
+    int32_t top_k = run->spec->top_k;
+    if (run->selected_expert != NULL) {
+        memcpy(run->selected_expert + token * top_k, selected, (size_t)top_k * sizeof *selected);
+    }
+    if (run->window_header == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < top_k; i++) {
+        if (selected[i] < 0 || selected[i] >= run->spec->experts) {
+            __atomic_store_n(run->window_header + EB_WINDOW_POISON, 1, __ATOMIC_RELAXED);
+        } else if (!count_up(run->window_counts + selected[i]) || !count_up(run->window_header + EB_WINDOW_COUNT)) {
+            __atomic_store_n(run->window_header + EB_WINDOW_OVERFLOW, 1, __ATOMIC_RELAXED);
+        }
+    }
+}
+
 static void route_token(const eb_qmoe_run *run, struct run_state *state, int64_t token) {
     const eb_qmoe_spec *spec = run->spec;
     int32_t *selected = state->route_expert + token * spec->top_k;
@@ -99,6 +129,7 @@ static void route_token(const eb_qmoe_run *run, struct run_state *state, int64_t
         state->logits[e] = element_at(spec->io_type, run->router, token * spec->experts + e);
     }
     select_experts(spec, state->logits, selected);
+    record_routes(run, token, selected);
 
     float smallest = 1e-8f;
     if (spec->routing == EB_ROUTING_ORT_CUDA) {

@@ -336,6 +336,53 @@ static void test_known_routes(struct random *random) {
     }
 }
 
+/* Every selected expert is counted, also where its weight drops the route; counters saturate and say so. */
+static void test_route_window(struct random *random) {
+    struct model m;
+    eb_qmoe_spec spec = random_spec(random, 4, 0, activations[3]);
+    struct model_options options = {.tokens = 3};
+    int32_t selected[6];
+    uint32_t window[EB_WINDOW_HEADER_WORDS + 4] = {7, 1, 2, 0, 0, 0, UINT32_MAX - 1, 0, 0, 0};
+    spec.io_type = EB_FLOAT;
+    spec.experts = 4;
+    spec.top_k = 2;
+    spec.routing = EB_ROUTING_ORT_CPU;
+    model_create(&m, &spec, &options, random);
+    for (int token = 0; token < 3; token++) {
+        for (int e = 0; e < 4; e++) {
+            model_set(&m, m.run.router, token * 4 + e, e == 0 ? 60 : e == 2 ? 1 : -1);
+        }
+    }
+    uint8_t *quiet = run_kernels(&m, ASCENDING, 0, NULL, NULL);
+    m.run.window_header = window;
+    m.run.window_counts = window + EB_WINDOW_HEADER_WORDS;
+    m.run.selected_expert = selected;
+    uint8_t *counted = run_kernels(&m, ASCENDING, 0, NULL, NULL);
+    const uint32_t *counts = m.run.window_counts;
+    check(memcmp(quiet, counted, (size_t)output_bytes(&m)) == 0, "recording leaves the output alone", describe(&m));
+    check(counts[0] == UINT32_MAX && counts[1] == 0 && counts[2] == 3 && counts[3] == 0, "counters", "saturated");
+    check(window[0] == 7 && window[1] == 1 && window[2] == 2, "header", "identity is the caller's");
+    check(window[EB_WINDOW_OVERFLOW] == 1 && window[EB_WINDOW_POISON] == 0, "header", "overflow is sticky");
+    check(window[EB_WINDOW_COUNT] == 4, "header", "routes that were counted");
+    for (int token = 0; token < 3; token++) {
+        check(selected[token * 2] == 0 && selected[token * 2 + 1] == 2, "selected experts", "dropped ones too");
+    }
+    free(quiet);
+    free(counted);
+    model_free(&m);
+}
+
+static void test_slots(void) {
+    int64_t page = expertbank_page_bytes();
+    char *slot = expertbank_slot_commit(3 * page);
+    check(page > 0 && slot != NULL && (uintptr_t)slot % 64 == 0, "slot", "committed and aligned");
+    check(slot[0] == 0 && slot[3 * page - 1] == 0, "slot", "zeroed");
+    memset(slot, 1, (size_t)(3 * page));
+    check(expertbank_slot_release(slot, 3 * page) == 0, "slot", "released");
+    check(expertbank_slot_release((char *)page + 1, page) == 1, "slot", "a release that fails says so");
+    check(expertbank_slot_commit(0) == NULL && expertbank_slot_commit(INT64_MAX) == NULL, "slot", "refused");
+}
+
 /* bits, block, act, io and the rest of a case at its limits are refused before anything is written. */
 static void test_refusals(struct random *random) {
     struct model m;
@@ -415,6 +462,8 @@ int main(int argc, char **argv) {
     uint64_t seed = random.state;
     test_conversions(&random);
     test_known_routes(&random);
+    test_route_window(&random);
+    test_slots();
     test_refusals(&random);
     test_special_logits(&random);
     test_long_rows(&random);
