@@ -1,19 +1,28 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.qmoe.bank.WeightsAccess;
+import dev.expertbank.qmoe.boundary.ByteSize;
+import dev.expertbank.qmoe.boundary.MemoryBudget;
+import dev.expertbank.qmoe.boundary.ResidencyOptions;
+import dev.expertbank.residency.ResidencyPolicies;
+import dev.expertbank.residency.policy.AdaptivePolicy;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
+import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * The options of one session, immutable.
  *
  * @param routing whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently
  * @param weightsAccess how experts are read from external data
+ * @param residency what is kept in fast memory
  */
-public record QMoeOptions(RoutingSemantics routing, WeightsAccess weightsAccess) {
+public record QMoeOptions(
+    RoutingSemantics routing, WeightsAccess weightsAccess, ResidencyOptions residency) {
   static final String HOST_DEVICE = "host";
 
   /** {@link RoutingSemantics}, or the default that depends on the device. */
@@ -47,7 +56,59 @@ public record QMoeOptions(RoutingSemantics routing, WeightsAccess weightsAccess)
           "map reads experts in place from the mapped file; copy reads them into memory when the "
               + "session is created, for files that others may change meanwhile");
 
-  static final List<OptionSpec<?>> SPECS = List.of(DEVICE, ROUTING, WEIGHTS_ACCESS);
+  private static final OptionSpec<MemoryBudget> MEMORY_BUDGET =
+      new OptionSpec<>(
+          "memory.budget",
+          "off, auto or " + ByteSize.VALID,
+          "off",
+          "fast memory for experts: off reads every expert in place, auto takes what is free",
+          MemoryBudget::parse);
+
+  private static final OptionSpec<String> POLICY =
+      OptionSpec.choice(
+          "residency.policy",
+          ResidencyPolicies.names(),
+          AdaptivePolicy.NAME,
+          "what chooses the experts that are kept in fast memory");
+
+  private static final OptionSpec<Long> BYTE_CAP =
+      new OptionSpec<>(
+          "residency.byte-cap",
+          ByteSize.VALID,
+          "256MiB",
+          "what the copies that start after one run may read together; the end of the next run "
+              + "waits for them",
+          ByteSize::parse);
+
+  private static final OptionSpec<Optional<Path>> LOAD_PROFILE =
+      file(
+          "residency.profile.load",
+          "a profile of earlier sessions, from which residency starts instead of from nothing");
+
+  private static final OptionSpec<Optional<Path>> SAVE_PROFILE =
+      file(
+          "residency.profile.save",
+          "where the profile of this session is written when it is closed");
+
+  static final List<OptionSpec<?>> SPECS =
+      List.of(
+          DEVICE,
+          ROUTING,
+          WEIGHTS_ACCESS,
+          MEMORY_BUDGET,
+          POLICY,
+          BYTE_CAP,
+          LOAD_PROFILE,
+          SAVE_PROFILE);
+
+  private static OptionSpec<Optional<Path>> file(String key, String description) {
+    return new OptionSpec<>(
+        key,
+        "the name of a file",
+        "",
+        description,
+        text -> text.isEmpty() ? Optional.empty() : Optional.of(Path.of(text)));
+  }
 
   static QMoeOptions of(ProviderOptions options) {
     String device = options.get(DEVICE);
@@ -63,7 +124,30 @@ public record QMoeOptions(RoutingSemantics routing, WeightsAccess weightsAccess)
         options.get(ROUTING) == Routing.ORT_CUDA
             ? RoutingSemantics.ORT_CUDA
             : RoutingSemantics.ORT_CPU;
-    return new QMoeOptions(routing, options.get(WEIGHTS_ACCESS));
+    ResidencyOptions residency =
+        new ResidencyOptions(
+            options.get(MEMORY_BUDGET),
+            options.get(POLICY),
+            options.get(BYTE_CAP),
+            options.get(LOAD_PROFILE),
+            options.get(SAVE_PROFILE));
+    checkResidency(residency, options.get(WEIGHTS_ACCESS));
+    return new QMoeOptions(routing, options.get(WEIGHTS_ACCESS), residency);
+  }
+
+  private static void checkResidency(ResidencyOptions residency, WeightsAccess access) {
+    boolean off = residency.budget() instanceof MemoryBudget.Off;
+    if (!off && access == WeightsAccess.COPY) {
+      throw new EpException(
+          "options.conflict",
+          "memory.budget and weights.access=copy exclude each other: copy has every expert in "
+              + "memory already; use weights.access=map or memory.budget=off");
+    }
+    if (off && (residency.loadProfile().isPresent() || residency.saveProfile().isPresent())) {
+      throw new EpException(
+          "options.conflict",
+          "residency.profile.load and residency.profile.save need a memory.budget: it is off");
+    }
   }
 
   private static String checkDeviceName(String text) {

@@ -1,8 +1,12 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.qmoe.bank.ExpertBank;
+import dev.expertbank.qmoe.boundary.MemoryBudget;
+import dev.expertbank.qmoe.boundary.Residency;
 import dev.expertbank.qmoe.device.Device;
-import dev.expertbank.qmoe.device.host.HostDevice;
+import dev.expertbank.residency.ResidencyMetrics;
+import dev.expertbank.residency.ResizeOutcome;
+import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.Claim;
 import dev.expertbank.spi.CompiledNode;
@@ -10,9 +14,11 @@ import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.GraphNode;
 import dev.expertbank.spi.RunBoundary;
+import dev.expertbank.spi.SafePoints;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import java.nio.file.Path;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /** The provider of one session: claims QMoE nodes and computes them on one device. */
@@ -20,14 +26,17 @@ final class QMoeProvider implements ExecutionProvider {
   private static final String NODE_TYPE = "com.microsoft::QMoE";
 
   private final QMoeOptions options;
-  private final Device device = new HostDevice();
+  private final Device device;
   private final ExpertBank bank;
+  private volatile @Nullable Residency residency;
 
   /** Why no further run may read the weights; set at a boundary. */
   private volatile @Nullable EpException weightsFailure;
 
-  QMoeProvider(QMoeOptions options) {
+  /** The device is the provider's from now on. */
+  QMoeProvider(QMoeOptions options, Device device) {
     this.options = options;
+    this.device = device;
     this.bank = new ExpertBank(options.weightsAccess());
   }
 
@@ -48,8 +57,16 @@ final class QMoeProvider implements ExecutionProvider {
     if (!(QMoeSpecs.read(node, options.routing()) instanceof QMoeReading.Supported supported)) {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
+    int layer = bank.layerCount();
     var table = bank.openLayer(node, supported.spec(), modelDirectory);
-    return new QMoeNode(this, supported.spec(), device.prepare(supported.spec(), table));
+    return new QMoeNode(this, supported.spec(), device.prepare(supported.spec(), table, layer));
+  }
+
+  @Override
+  public void sessionCreated(SafePoints safePoints) {
+    if (!(options.residency().budget() instanceof MemoryBudget.Off) && bank.layerCount() > 0) {
+      residency = Residency.open(options.residency(), bank, device, safePoints);
+    }
   }
 
   /**
@@ -72,15 +89,38 @@ final class QMoeProvider implements ExecutionProvider {
       weightsFailure = e;
       return new BoundaryOutcome.Failed(String.valueOf(e.getMessage()));
     }
-    return BoundaryOutcome.notResident();
+    return residency == null
+        ? BoundaryOutcome.notResident()
+        : new BoundaryOutcome.Resident(residency.consume());
+  }
+
+  @Override
+  public ResizeOutcome resize(ResizeRequest request) {
+    if (residency == null) {
+      throw new EpException(
+          "residency.off",
+          "there is no budget to resize: create the session with a memory.budget");
+    }
+    return residency.resize(request);
+  }
+
+  @Override
+  public Optional<ResidencyMetrics> metrics() {
+    return Optional.ofNullable(residency).map(Residency::metrics);
   }
 
   @Override
   public void close() {
     try {
-      device.close();
+      if (residency != null) {
+        residency.close();
+      }
     } finally {
-      bank.close();
+      try {
+        device.close();
+      } finally {
+        bank.close();
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.natives.NativeLibrary;
+import dev.expertbank.qmoe.device.host.HostDevice;
 import dev.expertbank.spi.Availability;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
@@ -38,6 +39,6 @@ public final class QMoeProviderFactory implements ExecutionProviderFactory {
 
   @Override
   public ExecutionProvider create(ProviderOptions options) {
-    return new QMoeProvider(QMoeOptions.of(options));
+    return new QMoeProvider(QMoeOptions.of(options), new HostDevice());
   }
 }

@@ -12,6 +12,9 @@ import static dev.expertbank.ort.OrtStructField.NODE_FUSION_OPTIONS_BYTES;
 import static dev.expertbank.ort.OrtStructField.NODE_FUSION_OPTIONS_DROP_CONSTANT_INITIALIZERS;
 
 import dev.expertbank.natives.Native;
+import dev.expertbank.residency.ResidencyMetrics;
+import dev.expertbank.residency.ResizeOutcome;
+import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.Claim;
 import dev.expertbank.spi.EpException;
@@ -31,6 +34,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -61,6 +65,7 @@ final class PluginSession implements ProviderSession {
   private final Map<String, NodePlacement> placements = new LinkedHashMap<>();
 
   private @Nullable EpException graphFailure;
+  private volatile boolean created;
 
   PluginSession(PluginFactory factory, ExecutionProvider provider, boolean fallbackAllowed) {
     this.factory = factory;
@@ -82,7 +87,20 @@ final class PluginSession implements ProviderSession {
   void release() {
     SESSIONS.remove(handle);
     struct.close();
+    gate.close();
     provider.close();
+  }
+
+  /** At the end of initialisation; ONNX Runtime before 1.27 does not tell it, a first run does. */
+  private void ensureCreated() {
+    if (!created) {
+      synchronized (this) {
+        if (!created) {
+          provider.sessionCreated(gate);
+          created = true;
+        }
+      }
+    }
   }
 
   @Override
@@ -100,6 +118,16 @@ final class PluginSession implements ProviderSession {
   @Override
   public Optional<BoundaryOutcome> lastBoundaryOutcome() {
     return Optional.ofNullable(gate.lastOutcome());
+  }
+
+  @Override
+  public CompletableFuture<ResizeOutcome> resize(ResizeRequest request) {
+    return gate.next(() -> provider.resize(request));
+  }
+
+  @Override
+  public Optional<ResidencyMetrics> metrics() {
+    return provider.metrics();
   }
 
   // Upcalls: package-private for Upcall, which guards them all. Each finds its session and hands
@@ -147,7 +175,9 @@ final class PluginSession implements ProviderSession {
   }
 
   static long onRunStart(long self, long runOptions) {
-    at(self).gate.runStarted();
+    PluginSession session = at(self);
+    session.ensureCreated();
+    session.gate.runStarted();
     return 0;
   }
 
@@ -157,7 +187,9 @@ final class PluginSession implements ProviderSession {
   }
 
   static long onSessionInitializationEnd(long self) {
-    at(self).failOnGraphFailure();
+    PluginSession session = at(self);
+    session.failOnGraphFailure();
+    session.ensureCreated();
     return 0;
   }
 

@@ -32,12 +32,10 @@ public final class AddressTable {
     return rows;
   }
 
-  /** Points one tensor of one expert to {@code data}, which must outlive the table. */
-  void set(int expert, QMoeInput tensor, MemorySegment data) {
+  /** Points one tensor of one expert to an address; between runs only. */
+  void set(int expert, QMoeInput tensor, long address) {
     rows.set(
-        ValueLayout.JAVA_LONG,
-        expert * ROW_BYTES + (long) Long.BYTES * entry(tensor),
-        data.address());
+        ValueLayout.JAVA_LONG, expert * ROW_BYTES + (long) Long.BYTES * entry(tensor), address);
   }
 
   private static int entry(QMoeInput tensor) {

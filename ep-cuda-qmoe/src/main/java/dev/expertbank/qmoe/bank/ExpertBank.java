@@ -1,5 +1,10 @@
 package dev.expertbank.qmoe.bank;
 
+import dev.expertbank.qmoe.device.CopyPiece;
+import dev.expertbank.qmoe.device.Slot;
+import dev.expertbank.qmoe.device.WeightSource;
+import dev.expertbank.residency.ExpertKey;
+import dev.expertbank.residency.ResidencyLayout;
 import dev.expertbank.spi.ConstantData;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExternalDataFile;
@@ -10,6 +15,8 @@ import dev.expertbank.spi.qmoe.QMoeTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Knows where the experts of one session are. Weights in external data stay in the file; weights
@@ -19,6 +26,7 @@ public final class ExpertBank implements AutoCloseable {
   private final WeightsAccess access;
   private final WeightFiles files = new WeightFiles();
   private final Arena arena = Arena.ofShared();
+  private final List<BankLayer> layers = new ArrayList<>();
   private boolean closed;
 
   public ExpertBank(WeightsAccess access) {
@@ -26,27 +34,63 @@ public final class ExpertBank implements AutoCloseable {
   }
 
   /**
-   * Opens a layer: the address table of all experts of a node.
+   * Opens a layer: the address table of all experts of a node. Layers are numbered from 0 in the
+   * order in which they are opened.
    *
    * @param modelDirectory the folder that external data is relative to
    * @return valid until the bank is closed
    * @throws EpException {@code external.…} or {@code weights.…} if a tensor cannot be read
    */
   public AddressTable openLayer(GraphNode node, QMoeSpec spec, Path modelDirectory) {
-    AddressTable table = new AddressTable(arena, spec.experts());
+    BankLayer layer = new BankLayer(spec, new AddressTable(arena, spec.experts()));
     for (QMoeTensor tensor : spec.tensors()) {
       GraphValue value = node.input(tensor.input().slot()).orElseThrow();
-      long stride = tensor.bytesPerExpert();
-      MemorySegment bytes =
-          locate(value, Math.multiplyExact(stride, spec.experts()), modelDirectory);
-      for (int expert = 0; expert < spec.experts(); expert++) {
-        table.set(expert, tensor.input(), bytes.asSlice(expert * stride, stride));
-      }
+      long length = Math.multiplyExact(tensor.bytesPerExpert(), spec.experts());
+      Located located = locate(value, length, modelDirectory);
+      layer.add(tensor, located.home(), located.source());
     }
-    return table;
+    layers.add(layer);
+    return layer.table();
   }
 
-  private MemorySegment locate(GraphValue value, long length, Path modelDirectory) {
+  /** How many layers have been opened. */
+  public int layerCount() {
+    return layers.size();
+  }
+
+  /**
+   * The layout of all layers.
+   *
+   * @param slotGranularity of the device
+   */
+  public ResidencyLayout layout(long slotGranularity) {
+    return new ResidencyLayout(
+        layers.stream().map(layer -> layer.layout(slotGranularity)).toList());
+  }
+
+  /** What to copy so that a slot holds an expert. */
+  List<CopyPiece> pieces(ExpertKey key) {
+    return layers.get(key.layer()).pieces(key.expert());
+  }
+
+  /** Points the row of an expert to a slot that holds it; between runs only. */
+  void publish(ExpertKey key, Slot slot) {
+    layers.get(key.layer()).publish(key.expert(), slot);
+  }
+
+  /** Points the row of an expert back to where it came from; between runs only. */
+  void unpublish(ExpertKey key) {
+    layers.get(key.layer()).unpublish(key.expert());
+  }
+
+  /** Where a tensor of all experts is read in place, and where it is copied from. */
+  private record Located(MemorySegment home, WeightSource source) {
+    static Located inMemory(MemorySegment memory) {
+      return new Located(memory, new WeightSource.InMemory(memory));
+    }
+  }
+
+  private Located locate(GraphValue value, long length, Path modelDirectory) {
     ConstantData constant =
         value
             .constant()
@@ -62,13 +106,15 @@ public final class ExpertBank implements AutoCloseable {
         ExternalDataFile file = ExternalDataFile.resolve(modelDirectory, external.location());
         file.checkRange(external.offset(), length, value.name());
         yield access == WeightsAccess.COPY
-            ? files.copy(file, external.offset(), length)
-            : files.map(file, external.offset(), length);
+            ? Located.inMemory(files.copy(file, external.offset(), length))
+            : new Located(
+                files.map(file, external.offset(), length),
+                files.source(file, external.offset(), length));
       }
       case ConstantData.Inline inline -> {
         MemorySegment copy = arena.allocate(length, 64);
         inline.reader().readInto(copy);
-        yield copy;
+        yield Located.inMemory(copy);
       }
     };
   }

@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.bank;
 
+import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExternalDataFile;
 import java.io.IOException;
@@ -42,6 +43,11 @@ final class WeightFiles implements AutoCloseable {
       mappings.put(file.path(), mapping);
     }
     return mapping.asSlice(offset, length);
+  }
+
+  /** A range of the file, to be read by position. */
+  synchronized WeightSource source(ExternalDataFile file, long offset, long length) {
+    return new WeightSource.InFile(open(file).channel(), offset, length);
   }
 
   /** A range of the file, read into memory that this object owns. */

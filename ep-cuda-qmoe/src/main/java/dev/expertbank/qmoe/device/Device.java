@@ -1,18 +1,77 @@
 package dev.expertbank.qmoe.device;
 
+import dev.expertbank.memory.Tier;
 import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.qmoe.QMoeSpec;
+import java.util.List;
 
-/** Where the nodes of one session are computed. Safe from any thread. */
+/**
+ * Where the nodes of one session are computed, and the memory that experts can be copied to. Safe
+ * from any thread.
+ */
 public interface Device extends AutoCloseable {
+  /** The name under which everyone in the process knows the device. */
+  String name();
+
+  /** Which tier of the memory governor slots are charged to. */
+  Tier tier();
+
   /**
    * A kernel for one node.
    *
+   * @param layer the node's number among the layers of the session
    * @param table the layer's experts; stays the bank's
    */
-  QMoeKernel prepare(QMoeSpec spec, AddressTable table);
+  QMoeKernel prepare(QMoeSpec spec, AddressTable table, int layer);
 
-  /** Called once, after every kernel of the device has been closed. */
+  /** The size of slots is a multiple of it. */
+  long slotGranularity();
+
+  /** What could be committed now, in bytes, and what of it to leave to others. */
+  FreeMemory freeMemory();
+
+  /**
+   * Takes memory from the system.
+   *
+   * @param bytes a multiple of {@link #slotGranularity}
+   * @return to be released once
+   * @throws EpException {@code device.memory} if there is none
+   */
+  Slot commitSlot(long bytes);
+
+  /**
+   * Gives memory back to the system.
+   *
+   * @throws EpException {@code device.memory} if that failed; the slot is as before
+   */
+  void releaseSlot(Slot slot);
+
+  /**
+   * Starts to copy into a slot and does not wait.
+   *
+   * @throws EpException {@code device.copy} if nothing was submitted
+   */
+  SlotCopy startCopy(Slot slot, List<CopyPiece> pieces);
+
+  /** Waits until no copy writes to a slot; false if the device gave up waiting. */
+  boolean awaitCopies();
+
+  /**
+   * The record of routes of the session, disarmed; made once.
+   *
+   * @param experts of each layer
+   */
+  RouteCounters openRouteCounters(List<Integer> experts);
+
+  /** Called once, after every kernel of the device has been closed and every slot released. */
   @Override
   void close();
+
+  /**
+   * What can be had now.
+   *
+   * @param source where the number is from, in words
+   */
+  record FreeMemory(long bytes, long reserveBytes, String source) {}
 }

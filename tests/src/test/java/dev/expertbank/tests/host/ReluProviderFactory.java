@@ -1,9 +1,13 @@
 package dev.expertbank.tests.host;
 
+import dev.expertbank.residency.ResidencyMetrics;
+import dev.expertbank.residency.ResizeOutcome;
+import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.spi.Availability;
 import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.Claim;
 import dev.expertbank.spi.CompiledNode;
+import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
 import dev.expertbank.spi.GraphNode;
@@ -11,10 +15,12 @@ import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.RunBoundary;
+import dev.expertbank.spi.SafePoints;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A second provider, to prove that the host knows nothing of QMoE: computes float Relu. The option
@@ -27,6 +33,7 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
     CLAIM,
     CLAIM_ERROR,
     COMPILE,
+    SESSION_CREATED,
     COMPUTE,
     BOUNDARY,
     CLOSE_NODE,
@@ -85,6 +92,21 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
     public CompiledNode compile(GraphNode node, Path modelDirectory) {
       failIf(throwIn, ThrowIn.COMPILE);
       return new ReluNode(throwIn);
+    }
+
+    @Override
+    public void sessionCreated(SafePoints safePoints) {
+      failIf(throwIn, ThrowIn.SESSION_CREATED);
+    }
+
+    @Override
+    public ResizeOutcome resize(ResizeRequest request) {
+      throw new EpException("residency.off", "Relu has no memory to resize");
+    }
+
+    @Override
+    public Optional<ResidencyMetrics> metrics() {
+      return Optional.empty();
     }
 
     @Override

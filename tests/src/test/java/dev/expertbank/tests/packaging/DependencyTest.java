@@ -42,8 +42,13 @@ class DependencyTest {
         .resideInAnyPackage(
             "dev.expertbank.qmoe..",
             "dev.expertbank.spi..",
+            "dev.expertbank.residency..",
+            "dev.expertbank.memory..",
+            "dev.expertbank.state..",
             "dev.expertbank.natives..",
             "org.jspecify..",
+            "javax.management..",
+            "jdk.jfr..",
             "java..")
         .check(CLASSES);
   }

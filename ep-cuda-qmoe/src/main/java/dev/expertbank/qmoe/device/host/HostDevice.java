@@ -1,29 +1,112 @@
 package dev.expertbank.qmoe.device.host;
 
+import dev.expertbank.memory.HostMemory;
+import dev.expertbank.memory.Tier;
 import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.qmoe.device.CopyPiece;
 import dev.expertbank.qmoe.device.Device;
+import dev.expertbank.qmoe.device.FaultPlan;
+import dev.expertbank.qmoe.device.FaultPlan.Operation;
 import dev.expertbank.qmoe.device.QMoeKernel;
+import dev.expertbank.qmoe.device.RouteCounters;
+import dev.expertbank.qmoe.device.Slot;
+import dev.expertbank.qmoe.device.SlotCopy;
+import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The CPU. Keeps the workspaces of ended runs for later ones: after warm-up a run allocates none.
  * The number kept is the largest number of runs that were in flight at once.
  */
 public final class HostDevice implements Device {
+  /** What {@code auto} leaves to everyone else on the machine. */
+  private static final long RESERVE_BYTES = 1L << 30;
+
   private static final System.Logger LOG = System.getLogger(HostDevice.class.getName());
 
+  private final FaultPlan faults;
+  private final HostCopies copies;
   private final Deque<HostRun> free = new ArrayDeque<>();
+  private volatile @Nullable HostRouteCounters routeCounters;
   private boolean closed;
 
   public HostDevice() {
+    this(FaultPlan.none());
+  }
+
+  /** A device of which an operation fails. */
+  public HostDevice(FaultPlan faults) {
+    this.faults = faults;
+    copies = new HostCopies(faults);
     LOG.log(System.Logger.Level.DEBUG, () -> "host kernels: " + HostKernels.tier());
   }
 
   @Override
-  public QMoeKernel prepare(QMoeSpec spec, AddressTable table) {
-    return new HostQMoeKernel(this, spec, table);
+  public String name() {
+    return "host";
+  }
+
+  @Override
+  public Tier tier() {
+    return Tier.HOST;
+  }
+
+  @Override
+  public QMoeKernel prepare(QMoeSpec spec, AddressTable table, int layer) {
+    return new HostQMoeKernel(this, spec, table, layer);
+  }
+
+  @Override
+  public long slotGranularity() {
+    return HostKernels.pageBytes();
+  }
+
+  @Override
+  public FreeMemory freeMemory() {
+    HostMemory.Free now = new HostMemory().free();
+    return new FreeMemory(now.bytes(), RESERVE_BYTES, now.source());
+  }
+
+  @Override
+  public Slot commitSlot(long bytes) {
+    long address = faults.fails(Operation.COMMIT_SLOT) ? 0 : HostKernels.commitSlot(bytes);
+    if (address == 0) {
+      throw new EpException("device.memory", "the system has no " + bytes + " bytes for a slot");
+    }
+    return new Slot(address, bytes);
+  }
+
+  @Override
+  public void releaseSlot(Slot slot) {
+    if (faults.fails(Operation.RELEASE_SLOT)
+        || !HostKernels.releaseSlot(slot.address(), slot.bytes())) {
+      throw new EpException("device.memory", "a slot could not be given back to the system");
+    }
+  }
+
+  @Override
+  public SlotCopy startCopy(Slot slot, List<CopyPiece> pieces) {
+    return copies.start(slot, pieces);
+  }
+
+  @Override
+  public boolean awaitCopies() {
+    return copies.finish();
+  }
+
+  @Override
+  public RouteCounters openRouteCounters(List<Integer> experts) {
+    HostRouteCounters counters = new HostRouteCounters(experts, faults);
+    routeCounters = counters;
+    return counters;
+  }
+
+  @Nullable HostRouteCounters routeCounters() {
+    return routeCounters;
   }
 
   /** A run with a workspace of at least that size; give it back with {@link #release}. */
@@ -53,10 +136,15 @@ public final class HostDevice implements Device {
 
   @Override
   public void close() {
+    copies.finish();
     synchronized (free) {
       closed = true;
       free.forEach(HostRun::close);
       free.clear();
+    }
+    HostRouteCounters counters = routeCounters;
+    if (counters != null) {
+      counters.close();
     }
   }
 }

@@ -36,6 +36,16 @@ final class HostKernels {
           FunctionDescriptor.of(
               ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
+  private static final MethodHandle COMMIT_SLOT =
+      link(
+          "expertbank_slot_commit",
+          FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
+  private static final MethodHandle RELEASE_SLOT =
+      link(
+          "expertbank_slot_release",
+          FunctionDescriptor.of(
+              ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
+
   static {
     checkAbi();
   }
@@ -48,6 +58,33 @@ final class HostKernels {
       MethodHandle tier =
           link("expertbank_qmoe_tier", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
       return Native.string((long) tier.invokeExact());
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  static long pageBytes() {
+    try {
+      MethodHandle pageBytes =
+          link("expertbank_page_bytes", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
+      return (long) pageBytes.invokeExact();
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** The address, or 0 when there is no memory. */
+  static long commitSlot(long bytes) {
+    try {
+      return (long) COMMIT_SLOT.invokeExact(bytes);
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  static boolean releaseSlot(long address, long bytes) {
+    try {
+      return (int) RELEASE_SLOT.invokeExact(address, bytes) == 0;
     } catch (Throwable e) {
       throw new IllegalStateException(e);
     }

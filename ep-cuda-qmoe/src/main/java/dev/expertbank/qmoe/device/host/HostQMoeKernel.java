@@ -15,13 +15,15 @@ final class HostQMoeKernel implements QMoeKernel {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment specStruct;
   private final AddressTable table;
+  private final int layer;
   private final long tokenBytes;
   private final long routerBytes;
 
-  HostQMoeKernel(HostDevice device, QMoeSpec spec, AddressTable table) {
+  HostQMoeKernel(HostDevice device, QMoeSpec spec, AddressTable table, int layer) {
     this.device = device;
     this.specStruct = HostSpec.allocate(arena, spec);
     this.table = table;
+    this.layer = layer;
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
   }
@@ -40,6 +42,9 @@ final class HostQMoeKernel implements QMoeKernel {
     long outputAddress = output.data().address();
     long chunk = Math.min(tokens, HostKernels.MAX_RUN_TOKENS);
     HostRun run = device.acquire(HostKernels.workspaceBytes(specStruct, chunk));
+    HostRouteCounters counters = device.routeCounters();
+    long header = counters == null ? 0 : counters.header();
+    run.setWindow(header, counters == null ? 0 : counters.counts(layer));
     try {
       for (long first = 0; first < tokens; first += chunk) {
         run.set(

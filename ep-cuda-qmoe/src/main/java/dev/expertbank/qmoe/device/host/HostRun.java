@@ -23,6 +23,9 @@ final class HostRun implements AutoCloseable {
           ValueLayout.JAVA_LONG.withName("workspace"),
           ValueLayout.JAVA_LONG.withName("workspace_bytes"),
           ValueLayout.JAVA_LONG.withName("tokens"),
+          ValueLayout.JAVA_LONG.withName("window_header"),
+          ValueLayout.JAVA_LONG.withName("window_counts"),
+          ValueLayout.JAVA_LONG.withName("selected_expert"),
           ValueLayout.JAVA_LONG.withName("fc1_tasks"),
           ValueLayout.JAVA_LONG.withName("fc2_tasks"),
           ValueLayout.JAVA_LONG.withName("route_expert"),
@@ -36,6 +39,8 @@ final class HostRun implements AutoCloseable {
   private static final long ROUTER_WEIGHTS = offset("router_weights");
   private static final long OUTPUT = offset("output");
   private static final long TOKENS = offset("tokens");
+  private static final long WINDOW_HEADER = offset("window_header");
+  private static final long WINDOW_COUNTS = offset("window_counts");
   private static final long FC1_TASKS = offset("fc1_tasks");
   private static final long FC2_TASKS = offset("fc2_tasks");
 
@@ -67,6 +72,12 @@ final class HostRun implements AutoCloseable {
     struct.set(ValueLayout.JAVA_LONG, ROUTER_WEIGHTS, routerWeights);
     struct.set(ValueLayout.JAVA_LONG, OUTPUT, output);
     struct.set(ValueLayout.JAVA_LONG, TOKENS, tokens);
+  }
+
+  /** Where routes are counted; a header of 0 counts nothing. */
+  void setWindow(long header, long counts) {
+    struct.set(ValueLayout.JAVA_LONG, WINDOW_HEADER, header);
+    struct.set(ValueLayout.JAVA_LONG, WINDOW_COUNTS, counts);
   }
 
   long fc1Tasks() {

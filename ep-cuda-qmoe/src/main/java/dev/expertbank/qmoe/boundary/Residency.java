@@ -1,0 +1,324 @@
+package dev.expertbank.qmoe.boundary;
+
+import dev.expertbank.memory.MappedAllowance;
+import dev.expertbank.memory.ReclaimRegistration;
+import dev.expertbank.memory.ReclaimableHolder;
+import dev.expertbank.qmoe.bank.ExpertBank;
+import dev.expertbank.qmoe.bank.ExpertSlots;
+import dev.expertbank.qmoe.device.Device;
+import dev.expertbank.qmoe.device.RouteCounters;
+import dev.expertbank.residency.BudgetLease;
+import dev.expertbank.residency.HeatProfile;
+import dev.expertbank.residency.HeatProfileText;
+import dev.expertbank.residency.HeatTable;
+import dev.expertbank.residency.LayerLayout;
+import dev.expertbank.residency.PolicySettings;
+import dev.expertbank.residency.PolicySettings.PinSettings;
+import dev.expertbank.residency.ResidencyBoundary;
+import dev.expertbank.residency.ResidencyLayout;
+import dev.expertbank.residency.ResidencyLedger;
+import dev.expertbank.residency.ResidencyMetrics;
+import dev.expertbank.residency.ResidencyOutcome;
+import dev.expertbank.residency.ResidencyPolicies;
+import dev.expertbank.residency.ResidencyPolicy;
+import dev.expertbank.residency.ResidencyState;
+import dev.expertbank.residency.ResizeOutcome;
+import dev.expertbank.residency.ResizeRequest;
+import dev.expertbank.residency.SafePoint;
+import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.SafePoints;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * The residency of one session, live: the pure boundary with the bank, the device and the memory
+ * governor around it. Everything but {@link #metrics} is called at safe points only.
+ */
+public final class Residency implements AutoCloseable {
+  private static final System.Logger LOG = System.getLogger(Residency.class.getName());
+  private static final ResidencyOutcome DISABLED = new ResidencyOutcome.Disabled();
+
+  /** How many resizes the metrics remember. */
+  private static final int RESIZES = 64;
+
+  /** How long another session's growth waits for a safe point of this one. */
+  private static final long RECLAIM_WAIT_MILLIS = 1000;
+
+  private final ResidencyOptions options;
+  private final ResidencyLedger ledger;
+  private final HeatTable heat;
+  private final BankBudget budget;
+  private final ExpertSlots slots;
+  private final RouteCounters counters;
+  private final ResidencyBoundary boundary;
+  private final Deque<ResizeOutcome> resizes = new ArrayDeque<>();
+  private final ReclaimRegistration registration;
+  private volatile ResidencyMetrics metrics;
+
+  private Residency(
+      ResidencyOptions options,
+      ExpertBank bank,
+      Device device,
+      SafePoints safePoints,
+      Plan plan,
+      BankBudget budget) {
+    this.options = options;
+    this.budget = budget;
+    heat = plan.heat();
+    ledger = new ResidencyLedger(plan.layout(), budget.allowance().limit());
+    slots = new ExpertSlots(bank, plan.layout(), device, budget.allowance());
+    counters =
+        device.openRouteCounters(plan.layout().layers().stream().map(LayerLayout::experts).toList());
+    boundary =
+        new ResidencyBoundary(
+            ledger,
+            heat,
+            plan.policy(),
+            new ResidencyBoundary.Settings(RouteTelemetry.OWNER, options.byteCap()),
+            new RouteTelemetry(counters, plan.layout()),
+            slots);
+    registration = budget.governor().registerReclaimable(new Reclaim(safePoints));
+    metrics = snapshot();
+  }
+
+  /** What the options come to for a model. */
+  private record Plan(ResidencyLayout layout, HeatTable heat, ResidencyPolicy policy) {}
+
+  /**
+   * Claims the budget and begins to count routes.
+   *
+   * @param bank with all layers open; stays the caller's, as does the device
+   * @throws EpException if an option cannot be honoured
+   */
+  public static Residency open(
+      ResidencyOptions options, ExpertBank bank, Device device, SafePoints safePoints) {
+    Plan plan = plan(options, bank.layout(device.slotGranularity()));
+    BankBudget budget = BankBudget.claim(options.budget(), device, plan.layout());
+    Residency residency;
+    try {
+      residency = new Residency(options, bank, device, safePoints, plan, budget);
+    } catch (RuntimeException | Error e) {
+      budget.close();
+      throw e;
+    }
+    residency.arm();
+    return residency;
+  }
+
+  private static Plan plan(ResidencyOptions options, ResidencyLayout layout) {
+    long smallest =
+        layout.layers().stream().mapToLong(LayerLayout::expertBytes).min().orElseThrow();
+    if (options.byteCap() < smallest) {
+      throw new EpException(
+          "residency.byte-cap",
+          "a residency.byte-cap of "
+              + options.byteCap()
+              + " bytes lets nothing move: the smallest expert has "
+              + smallest);
+    }
+    options.saveProfile().ifPresent(Residency::checkWritable);
+    Optional<HeatProfile> profile =
+        options.loadProfile().map(file -> HeatProfileText.load(file, layout));
+    HeatTable heat =
+        profile
+            .map(loaded -> new HeatTable(layout, HeatTable.Settings.DEFAULT, loaded))
+            .orElseGet(() -> new HeatTable(layout, HeatTable.Settings.DEFAULT));
+    ResidencyPolicy policy =
+        ResidencyPolicies.create(
+            options.policy(), new PolicySettings(layout, profile, PinSettings.NONE));
+    return new Plan(layout, heat, policy);
+  }
+
+  /** Told now rather than when the session ends and the profile is lost. */
+  private static void checkWritable(Path file) {
+    Path directory = file.toAbsolutePath().getParent();
+    if (directory == null || !Files.isDirectory(directory) || !Files.isWritable(directory)) {
+      throw new EpException(
+          "profile.write",
+          "residency.profile.save: " + directory + " is not a directory that can be written to");
+    }
+  }
+
+  private void arm() {
+    try {
+      boundary.arm();
+      counters.arm();
+    } catch (RuntimeException e) {
+      LOG.log(System.Logger.Level.WARNING, "residency is off: no routes can be counted", e);
+    }
+    metrics = snapshot();
+  }
+
+  /** The boundary after one or more runs. Never throws for what residency itself can fail at. */
+  public ResidencyOutcome consume() {
+    if (!boundary.isArmed()) {
+      return DISABLED;
+    }
+    ResidencyOutcome outcome = boundary.consume(() -> SafePoint.CLEAR);
+    if (outcome instanceof ResidencyOutcome.Failed(String reason)) {
+      LOG.log(System.Logger.Level.WARNING, "residency has disarmed itself: " + reason);
+    }
+    settle();
+    return outcome;
+  }
+
+  /** Changes the budget. */
+  public ResizeOutcome resize(ResizeRequest request) {
+    return resize(request, new Governed());
+  }
+
+  private ResizeOutcome resize(ResizeRequest request, BudgetLease lease) {
+    ResizeOutcome outcome = boundary.resize(request, this::safePoint, lease);
+    resizes.addLast(outcome);
+    if (resizes.size() > RESIZES) {
+      resizes.removeFirst();
+    }
+    settle();
+    return outcome;
+  }
+
+  private SafePoint safePoint() {
+    return new SafePoint(false, ledger.keysIn(ResidencyState.FILLING).size(), 0, false, 0);
+  }
+
+  private void settle() {
+    if (!boundary.isArmed()) {
+      counters.disarm();
+    }
+    long difference = budget.allowance().limit() - ledger.budgetBytes();
+    if (difference != 0) {
+      boundary.resize(
+          new ResizeRequest(
+              difference > 0 ? ResizeRequest.Direction.GROW : ResizeRequest.Direction.SHRINK,
+              Math.abs(difference)),
+          this::safePoint,
+          new Moved());
+    }
+    metrics = snapshot();
+  }
+
+  /** As of the last boundary or resize. Safe from any thread. */
+  public ResidencyMetrics metrics() {
+    return metrics;
+  }
+
+  private ResidencyMetrics snapshot() {
+    List<dev.expertbank.residency.ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
+    return new ResidencyMetrics(
+        boundary.totals().use().byteHitRate(),
+        boundary.isArmed(),
+        boundary.totals(),
+        resident.stream().mapToLong(key -> ledger.layout().layer(key).expertBytes()).sum(),
+        ledger.budgetBytes(),
+        ledger.committedBytes(),
+        ledger.peakCommittedBytes(),
+        budget.allowance().mapped(),
+        resident.size(),
+        ledger.keysIn(ResidencyState.QUARANTINED).size(),
+        ledger.quarantinedBytes(),
+        slots.waitNanos(),
+        List.copyOf(resizes));
+  }
+
+  @Override
+  public void close() {
+    registration.close();
+    counters.disarm();
+    try {
+      options.saveProfile().ifPresent(file -> HeatProfileText.save(heat.profile(), file));
+    } catch (EpException e) {
+      LOG.log(System.Logger.Level.ERROR, e.getMessage());
+    } finally {
+      slots.close();
+      budget.close();
+    }
+  }
+
+  /** A budget that this session changes. */
+  private final class Governed implements BudgetLease {
+    @Override
+    public long grow(long bytes) {
+      budget.grow(bytes);
+      return bytes;
+    }
+
+    @Override
+    public long shrink(long bytes) {
+      MappedAllowance allowance = budget.allowance();
+      long target = allowance.limit() - bytes;
+      slots.releaseDownTo(target);
+      long stays = Math.max(0, allowance.mapped() - target);
+      if (stays >= bytes) {
+        throw new EpException("memory.shrink", "no slot could be given back to the system");
+      }
+      return allowance.lowerLimit(bytes - stays);
+    }
+  }
+
+  /** A budget that another session's growth has changed already. */
+  private final class Moved implements BudgetLease {
+    @Override
+    public long grow(long bytes) {
+      return bytes;
+    }
+
+    @Override
+    public long shrink(long bytes) {
+      MappedAllowance allowance = budget.allowance();
+      slots.releaseDownTo(allowance.limit());
+      return Math.max(0, bytes - Math.max(0, allowance.mapped() - allowance.limit()));
+    }
+  }
+
+  /** Gives memory to a session that grows, at this session's next safe point. */
+  private final class Reclaim implements ReclaimableHolder {
+    private final SafePoints safePoints;
+
+    Reclaim(SafePoints safePoints) {
+      this.safePoints = safePoints;
+    }
+
+    @Override
+    public MappedAllowance allowance() {
+      return budget.allowance();
+    }
+
+    @Override
+    public int reclaimPriority() {
+      return 0;
+    }
+
+    @Override
+    public void reclaimMapped(long targetBytes) {
+      Future<Boolean> settled =
+          safePoints.next(
+              () -> {
+                settle();
+                return true;
+              });
+      try {
+        settled.get(RECLAIM_WAIT_MILLIS, TimeUnit.MILLISECONDS);
+      } catch (TimeoutException e) {
+        settled.cancel(false);
+        throw new EpException(
+            "memory.busy",
+            "no safe point within " + RECLAIM_WAIT_MILLIS + " ms: a run takes longer",
+            e);
+      } catch (InterruptedException e) {
+        settled.cancel(false);
+        Thread.currentThread().interrupt();
+        throw new EpException("memory.busy", "interrupted while waiting for a safe point", e);
+      } catch (ExecutionException e) {
+        throw new EpException("memory.reclaim", "giving memory back failed: " + e.getCause(), e);
+      }
+    }
+  }
+}
