@@ -1,4 +1,6 @@
-/** The SPI of execution providers written in Java, and the host that plugs them into ONNX Runtime. */
+/**
+ * The SPI of execution providers written in Java, and the host that plugs them into ONNX Runtime.
+ */
 @SuppressWarnings({
   "requires-automatic",
   "requires-transitive-automatic", // ONNX Runtime is an automatic module
@@ -9,8 +11,10 @@ module dev.expertbank.spi {
   requires static transitive org.jspecify;
 
   exports dev.expertbank.api;
+  exports dev.expertbank.memory;
   exports dev.expertbank.spi;
   exports dev.expertbank.spi.qmoe;
+  exports dev.expertbank.state;
   exports dev.expertbank.natives to
       dev.expertbank.qmoe;
 

@@ -24,7 +24,9 @@ class DependencyTest {
             "dev.expertbank.spi..",
             "dev.expertbank.api..",
             "dev.expertbank.ort..",
-            "dev.expertbank.natives..")
+            "dev.expertbank.natives..",
+            "dev.expertbank.memory..",
+            "dev.expertbank.state..")
         .should()
         .dependOnClassesThat()
         .resideInAnyPackage(
@@ -43,6 +45,8 @@ class DependencyTest {
             "dev.expertbank.qmoe..",
             "dev.expertbank.spi..",
             "dev.expertbank.natives..",
+            "dev.expertbank.memory..",
+            "dev.expertbank.state..",
             "org.jspecify..",
             "java..")
         .check(CLASSES);
