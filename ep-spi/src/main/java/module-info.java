@@ -8,6 +8,8 @@
 })
 module dev.expertbank.spi {
   requires transitive com.microsoft.onnxruntime;
+  requires java.management;
+  requires jdk.management;
   requires static transitive org.jspecify;
 
   exports dev.expertbank.api;
