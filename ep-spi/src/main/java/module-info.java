@@ -1,13 +1,15 @@
-/** The SPI of execution providers written in Java, and the host that plugs them into ONNX Runtime. */
+/**
+ * The SPI of execution providers written in Java, and the host that plugs them into ONNX Runtime.
+ */
 @SuppressWarnings({
   "requires-automatic",
   "requires-transitive-automatic", // ONNX Runtime is an automatic module
   "module" // the provider's module is compiled after this one
 })
 module dev.expertbank.spi {
+  requires transitive com.microsoft.onnxruntime;
   requires java.management;
   requires jdk.management;
-  requires transitive com.microsoft.onnxruntime;
   requires static transitive org.jspecify;
 
   exports dev.expertbank.api;

@@ -8,7 +8,8 @@ import java.lang.invoke.MethodHandle;
 /**
  * Every function of ONNX Runtime that the host calls: the one place that knows their positions in
  * the {@code OrtApi} and {@code OrtEpApi} tables. A test holds it against the full table of the
- * 1.29 headers. Releases only append to the tables, and all of these exist since 1.24.
+ * 1.29 headers. Releases only append to the tables, and all of these exist since 1.24; {@link
+ * OrtRuntime} has the oldest release that is accepted.
  */
 enum OrtFunction {
   CREATE_STATUS(API, 0, "CreateStatus", "P(I,P)"),

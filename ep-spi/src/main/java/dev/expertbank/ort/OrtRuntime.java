@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class OrtRuntime {
   /** The oldest minor version that has every function the host calls, and that it is tested on. */
-  static final int MIN_MINOR = 26;
+  static final int MIN_MINOR = 28;
 
   /** The API version whose structure layouts {@link OrtStructField} has. */
   static final int LAYOUT_VERSION = 29;

@@ -54,8 +54,7 @@ enum Arm {
                 Optional.of(
                     ExecutionProviders.require("CudaQMoE")
                         .register(environment, options, Map.of("fallback", "allow")));
-        case ORT_NO_PREPACKING ->
-            options.addConfigEntry("session.disable_prepacking", "1");
+        case ORT_NO_PREPACKING -> options.addConfigEntry("session.disable_prepacking", "1");
         case ORT_DEFAULT -> {
           // Nothing to add: this is the arm without options.
         }

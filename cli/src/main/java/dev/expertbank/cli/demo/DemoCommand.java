@@ -71,7 +71,8 @@ public final class DemoCommand implements Callable<Integer> {
   @Option(
       names = "--dir",
       paramLabel = "DIR",
-      description = "Where the model is written, about 450 MB a layer. Default: a temporary folder.")
+      description =
+          "Where the model is written, about 450 MB a layer. Default: a temporary folder.")
   private @Nullable Path parentDirectory;
 
   @CommandLine.Spec
@@ -139,7 +140,8 @@ public final class DemoCommand implements Callable<Integer> {
         report.printJson(writer);
       }
     }
-    return results.stream().anyMatch(r -> r.arm() == Arm.EXPERTBANK && r instanceof ArmResult.Measured)
+    return results.stream()
+            .anyMatch(r -> r.arm() == Arm.EXPERTBANK && r instanceof ArmResult.Measured)
         ? ExitCode.OK
         : ExitCode.UNSUPPORTED;
   }

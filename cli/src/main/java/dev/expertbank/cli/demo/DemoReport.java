@@ -18,8 +18,8 @@ import java.util.TreeMap;
 /**
  * What the demo found, as a table and as JSON.
  *
- * @param touchedBytesPerToken bytes of experts that one token reads in all layers; 0 when no node is
- *     supported
+ * @param touchedBytesPerToken bytes of experts that one token reads in all layers; 0 when no node
+ *     is supported
  * @param readBytesPerSecond what all cores together read from memory
  */
 record DemoReport(
@@ -110,8 +110,7 @@ record DemoReport(
       return "?";
     }
     double ratio =
-        (double) other.residentBytes().getAsLong()
-            / Math.max(1, bank.residentBytes().getAsLong());
+        (double) other.residentBytes().getAsLong() / Math.max(1, bank.residentBytes().getAsLong());
     return ratio > 1000 ? ">1000" : String.format(Locale.ROOT, "%.1f", ratio);
   }
 
@@ -141,14 +140,18 @@ record DemoReport(
     String type = Text.name(node.qualifiedType());
     return switch (node.claim()) {
       case Claim.Claimed claimed ->
-          "claimed " + type + (claimed.notes().isEmpty() ? "" : " (" + claimed.notes().getFirst() + ")");
+          "claimed "
+              + type
+              + (claimed.notes().isEmpty() ? "" : " (" + claimed.notes().getFirst() + ")");
       case Claim.Refused refused ->
           "refused " + type + " [" + refused.code() + "] " + refused.reason();
       case Claim.NotApplicable other -> "left " + type + " to ONNX Runtime, " + other.reason();
     };
   }
 
-  /** The largest difference to the outputs of the first other arm, relative to the largest output. */
+  /**
+   * The largest difference to the outputs of the first other arm, relative to the largest output.
+   */
   private Optional<Double> difference(ArmResult.Measured result) {
     return List.of(Arm.ORT_NO_PREPACKING, Arm.ORT_DEFAULT).stream()
         .flatMap(arm -> measured(arm).stream())
@@ -180,7 +183,8 @@ record DemoReport(
     document.put("results", results.stream().map(this::json).toList());
     measured(Arm.EXPERTBANK)
         .flatMap(ArmResult.Measured::placement)
-        .ifPresent(p -> document.put("placement", p.nodes().stream().map(DemoReport::json).toList()));
+        .ifPresent(
+            p -> document.put("placement", p.nodes().stream().map(DemoReport::json).toList()));
     JsonDocument.print(out, document);
   }
 

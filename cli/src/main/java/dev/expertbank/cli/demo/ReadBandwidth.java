@@ -17,6 +17,7 @@ final class ReadBandwidth {
   private static final int PASSES = 12;
 
   /** Keeps the sums from being optimised away. */
+  @SuppressWarnings("UnusedVariable") // written, so that the compiler must compute it
   private static volatile long sink;
 
   private ReadBandwidth() {}

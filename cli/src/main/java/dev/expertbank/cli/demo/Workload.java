@@ -76,8 +76,7 @@ final class Workload {
   }
 
   /** Seconds of each run. */
-  private double[] runs(
-      OrtSession session, int tokens, int count, Optional<List<float[]>> outputs)
+  private double[] runs(OrtSession session, int tokens, int count, Optional<List<float[]>> outputs)
       throws OrtException {
     double[] seconds = new double[count];
     for (int i = 0; i < count; i++) {

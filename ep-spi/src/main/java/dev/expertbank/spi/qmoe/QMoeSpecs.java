@@ -44,8 +44,9 @@ public final class QMoeSpecs {
    * input and the experts in the router; whoever computes checks those again at run time.
    *
    * @param routing decides what absent {@code weights_prepacked} means (plain rows for the CPU
-   *     kernel, another byte layout for the CUDA kernel), and what a SwiGLU without fc3 and with {@code swiglu_fusion=0} means: ONNX
-   *     Runtime's CPU kernel refuses it, its CUDA kernel takes the halves as interleaved
+   *     kernel, another byte layout for the CUDA kernel), and what a SwiGLU without fc3 and with
+   *     {@code swiglu_fusion=0} means: ONNX Runtime's CPU kernel refuses it, its CUDA kernel takes
+   *     the halves as interleaved
    */
   public static QMoeReading read(GraphNode node, RoutingSemantics routing) {
     try {

@@ -24,7 +24,9 @@ class DependencyTest {
             "dev.expertbank.spi..",
             "dev.expertbank.api..",
             "dev.expertbank.ort..",
-            "dev.expertbank.natives..")
+            "dev.expertbank.natives..",
+            "dev.expertbank.memory..",
+            "dev.expertbank.state..")
         .should()
         .dependOnClassesThat()
         .resideInAnyPackage(
@@ -46,6 +48,8 @@ class DependencyTest {
             "dev.expertbank.memory..",
             "dev.expertbank.state..",
             "dev.expertbank.natives..",
+            "dev.expertbank.memory..",
+            "dev.expertbank.state..",
             "org.jspecify..",
             "javax.management..",
             "jdk.jfr..",

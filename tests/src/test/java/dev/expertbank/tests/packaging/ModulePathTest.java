@@ -23,7 +23,11 @@ class ModulePathTest {
       try (var options = new ai.onnxruntime.OrtSession.SessionOptions();
           var registration = provider.register(environment, options, java.util.Map.of())) {
         System.out.println(
-            "registered " + provider.epName() + ", " + registration.sessions().size() + " sessions");
+            "registered "
+                + provider.epName()
+                + ", "
+                + registration.sessions().size()
+                + " sessions");
       }
       System.out.println("module " + provider.getClass().getModule().getName());
     }

@@ -89,8 +89,7 @@ class NativeLibraryTest {
   }
 
   private static String extract(Path cache) throws Exception {
-    return ChildJvm.run(
-            Extract.class, List.of("-D" + NativeLibrary.CACHE_PROPERTY + "=" + cache))
+    return ChildJvm.run(Extract.class, List.of("-D" + NativeLibrary.CACHE_PROPERTY + "=" + cache))
         .output()
         .trim();
   }
