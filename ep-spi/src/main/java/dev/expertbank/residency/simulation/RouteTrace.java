@@ -59,19 +59,41 @@ public record RouteTrace(List<Integer> experts, List<Integer> topK, List<Window>
       if (rows.length == 0) {
         throw new IllegalArgumentException("a window without rows");
       }
-      int[][] counts = experts.stream().map(int[]::new).toArray(int[][]::new);
+      int[][] counts = noCounts();
       for (int row = 0; row < rows.length; row++) {
-        int[][] layers = rows[row];
-        if (layers.length != experts.size()) {
-          throw new IllegalArgumentException(
-              "row %d has %d layers, not %d".formatted(row, layers.length, experts.size()));
-        }
-        for (int layer = 0; layer < layers.length; layer++) {
-          count(layers[layer], counts[layer], row, layer);
-        }
+        count(rows[row], counts, row);
       }
       windows.add(new Window(phase, rows.length, counts));
       return this;
+    }
+
+    /**
+     * Adds a run for each row.
+     *
+     * @param rows {@code [rows][layers][top k]}: the experts of each row, in any order
+     * @throws IllegalArgumentException naming row, layer and column of what cannot be
+     */
+    public Builder windowPerRow(Phase phase, int[][]... rows) {
+      for (int row = 0; row < rows.length; row++) {
+        int[][] counts = noCounts();
+        count(rows[row], counts, row);
+        windows.add(new Window(phase, 1, counts));
+      }
+      return this;
+    }
+
+    private int[][] noCounts() {
+      return experts.stream().map(int[]::new).toArray(int[][]::new);
+    }
+
+    private void count(int[][] layers, int[][] counts, int row) {
+      if (layers.length != experts.size()) {
+        throw new IllegalArgumentException(
+            "row %d has %d layers, not %d".formatted(row, layers.length, experts.size()));
+      }
+      for (int layer = 0; layer < layers.length; layer++) {
+        count(layers[layer], counts[layer], row, layer);
+      }
     }
 
     private void count(int[] chosen, int[] counts, int row, int layer) {
