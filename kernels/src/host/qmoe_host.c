@@ -95,6 +95,11 @@ int32_t expertbank_qmoe_prepare(eb_qmoe_run *run) {
     run->state = state;
     run->route_expert = state->route_expert;
     run->route_weight = state->route_weight;
+    run->active_experts = state->active_experts;
+    run->active_expert = state->active_expert;
+    run->first_active = 0;
+    run->end_active = state->active_experts;
+    run->fc1_tasks_per_expert = state->inter_tiles;
     run->fc1_tasks = state->active_experts * state->inter_tiles;
     run->fc2_tasks = state->hidden_tiles;
     return 0;

@@ -8,7 +8,11 @@
  *     for i in [0, run->fc1_tasks): expertbank_qmoe_fc1(run, i);     any threads, any order
  *     for i in [0, run->fc2_tasks): expertbank_qmoe_fc2(run, i);     after all of fc1
  *
- * The output bits do not depend on the number of threads or the order of tasks.
+ * or the same in stages: between prepare and the tasks, set first_active and end_active to successive ranges that begin at
+ * 0 and end at active_experts. Each stage has (end_active - first_active) * fc1_tasks_per_expert tasks of fc1, then
+ * fc2_tasks of fc2, and reads only the rows of its own experts.
+ *
+ * The output bits do not depend on the number of threads, the order of tasks, or the stages.
  *
  * The structures are mirrored by dev.expertbank.qmoe.device.host.HostKernels; sizes and offsets are
  * checked there against expertbank_qmoe_abi().
@@ -95,6 +99,11 @@ typedef struct {
 
     int64_t fc1_tasks;
     int64_t fc2_tasks;
+    int64_t fc1_tasks_per_expert;
+    int64_t active_experts;         /* experts with at least one route */
+    const int32_t *active_expert;   /* [active_experts], ascending, in workspace */
+    int64_t first_active;           /* fc1 and fc2 compute the active experts from here ... */
+    int64_t end_active;             /* ... to before here: all of them, unless the caller makes stages */
     const int32_t *route_expert;    /* [tokens, top_k] in workspace, -1 where a route was dropped */
     const float *route_weight;      /* [tokens, top_k] in workspace */
     void *state;                    /* private to the kernels, in workspace */

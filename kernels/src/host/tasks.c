@@ -126,7 +126,7 @@ static void fc1(const eb_qmoe_run *run, size_t task) {
     const eb_qmoe_spec *spec = run->spec;
     const struct run_state *state = run->state;
     int64_t inter_tiles = state->inter_tiles;
-    int32_t expert = state->active_expert[(int64_t)task / inter_tiles];
+    int32_t expert = state->active_expert[run->first_active + (int64_t)task / inter_tiles];
     struct inter_tile tile = {.spec = spec, .expert = run->rows + expert};
     tile.first = (int64_t)task % inter_tiles * state->inter_tile;
     int64_t left = spec->inter - tile.first;
@@ -186,9 +186,14 @@ static void fc2(const eb_qmoe_run *run, size_t task) {
     int64_t first_row = (int64_t)task * HIDDEN_TILE;
     int64_t rows = spec->hidden - first_row < HIDDEN_TILE ? spec->hidden - first_row : HIDDEN_TILE;
     float *accumulator = state->accumulator + (int64_t)task * run->tokens * HIDDEN_TILE;
-    memset(accumulator, 0, (size_t)(run->tokens * HIDDEN_TILE) * sizeof *accumulator);
-    for (int64_t i = 0; i < state->active_experts; i++) {
+    if (run->first_active == 0) {
+        memset(accumulator, 0, (size_t)(run->tokens * HIDDEN_TILE) * sizeof *accumulator);
+    }
+    for (int64_t i = run->first_active; i < run->end_active; i++) {
         accumulate_expert(run, state->active_expert[i], first_row, rows, accumulator);
+    }
+    if (run->end_active < state->active_experts) {
+        return;
     }
     for (int64_t token = 0; token < run->tokens; token++) {
         store_elements(spec->io_type, run->output, token * spec->hidden + first_row,

@@ -74,6 +74,19 @@ static void run_tasks(eb_qmoe_run *run, void (*task)(void *, size_t), int64_t co
     }
 }
 
+/* All tasks of a prepared run: at once, or in descending order in stages of 1, 2, 3 ... experts. */
+static void run_all_tasks(eb_qmoe_run *run, enum order order) {
+    int64_t stage = order == DESCENDING ? 1 : run->active_experts;
+    do {
+        int64_t end = run->first_active + stage++;
+        run->end_active = end < run->active_experts ? end : run->active_experts;
+        int64_t fc1_tasks = (run->end_active - run->first_active) * run->fc1_tasks_per_expert;
+        run_tasks(run, expertbank_qmoe_fc1, fc1_tasks, order);
+        run_tasks(run, expertbank_qmoe_fc2, run->fc2_tasks, order);
+        run->first_active = run->end_active;
+    } while (run->end_active < run->active_experts);
+}
+
 static int64_t output_bytes(const struct model *m) {
     return m->options.tokens * m->spec.hidden * (m->spec.io_type == EB_FLOAT ? 4 : 2);
 }
@@ -90,8 +103,8 @@ static uint8_t *run_kernels(struct model *m, enum order order, int garbage, int3
     run.output = allocation + m->options.misalignment;
     memset(run.output, garbage, (size_t)output_bytes(m));
     check(expertbank_qmoe_prepare(&run) == 0, "prepare", describe(m));
-    run_tasks(&run, expertbank_qmoe_fc1, run.fc1_tasks, order);
-    run_tasks(&run, expertbank_qmoe_fc2, run.fc2_tasks, order);
+    check(run.fc1_tasks == run.active_experts * run.fc1_tasks_per_expert, "fc1 tasks", describe(m));
+    run_all_tasks(&run, order);
     size_t routes = (size_t)(m->options.tokens * m->spec.top_k);
     if (experts != NULL) {
         memcpy(experts, run.route_expert, routes * sizeof *experts);

@@ -90,6 +90,20 @@ public record QMoeOptions(
           "residency.profile.save",
           "where the profile of this session is written when it is closed");
 
+  /** Whether prefill streams. */
+  private enum Streaming {
+    OFF,
+    ON
+  }
+
+  private static final OptionSpec<Streaming> PREFILL_STREAMING =
+      OptionSpec.choice(
+          "prefill.streaming",
+          Streaming.class,
+          Streaming.OFF,
+          "on streams the cold experts of 16 tokens or more through two slots beside the budget, "
+              + "each copied while the one before is computed on; off reads them in place");
+
   static final List<OptionSpec<?>> SPECS =
       List.of(
           DEVICE,
@@ -99,7 +113,8 @@ public record QMoeOptions(
           POLICY,
           BYTE_CAP,
           LOAD_PROFILE,
-          SAVE_PROFILE);
+          SAVE_PROFILE,
+          PREFILL_STREAMING);
 
   private static OptionSpec<Optional<Path>> file(String key, String description) {
     return new OptionSpec<>(
@@ -130,7 +145,8 @@ public record QMoeOptions(
             options.get(POLICY),
             options.get(BYTE_CAP),
             options.get(LOAD_PROFILE),
-            options.get(SAVE_PROFILE));
+            options.get(SAVE_PROFILE),
+            options.get(PREFILL_STREAMING) == Streaming.ON);
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
     return new QMoeOptions(routing, options.get(WEIGHTS_ACCESS), residency);
   }
@@ -142,6 +158,10 @@ public record QMoeOptions(
           "options.conflict",
           "memory.budget and weights.access=copy exclude each other: copy has every expert in "
               + "memory already; use weights.access=map or memory.budget=off");
+    }
+    if (off && residency.prefillStreaming()) {
+      throw new EpException(
+          "options.conflict", "prefill.streaming needs a memory.budget: it is off");
     }
     if (off && (residency.loadProfile().isPresent() || residency.saveProfile().isPresent())) {
       throw new EpException(

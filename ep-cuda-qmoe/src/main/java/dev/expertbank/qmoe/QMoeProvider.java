@@ -58,8 +58,8 @@ final class QMoeProvider implements ExecutionProvider {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
     int layer = bank.layerCount();
-    var table = bank.openLayer(node, supported.spec(), modelDirectory);
-    return new QMoeNode(this, supported.spec(), device.prepare(supported.spec(), table, layer));
+    var experts = bank.openLayer(node, supported.spec(), modelDirectory);
+    return new QMoeNode(this, supported.spec(), device.prepare(supported.spec(), experts, layer));
   }
 
   @Override

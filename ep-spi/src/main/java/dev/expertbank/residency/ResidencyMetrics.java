@@ -17,6 +17,7 @@ import java.util.List;
  * @param quarantinedSlots slots that a failed copy may still be writing to
  * @param quarantinedBytes what these take
  * @param waitNanos time that boundaries have spent waiting for copies
+ * @param prefill what prefill has streamed
  * @param resizes the latest, oldest first
  */
 public record ResidencyMetrics(
@@ -32,6 +33,7 @@ public record ResidencyMetrics(
     int quarantinedSlots,
     long quarantinedBytes,
     long waitNanos,
+    PrefillStreamMetrics prefill,
     List<ResizeOutcome> resizes) {
   public ResidencyMetrics {
     resizes = List.copyOf(resizes);

@@ -34,8 +34,20 @@ public final class AddressTable {
 
   /** Points one tensor of one expert to an address; between runs only. */
   void set(int expert, QMoeInput tensor, long address) {
-    rows.set(
-        ValueLayout.JAVA_LONG, expert * ROW_BYTES + (long) Long.BYTES * entry(tensor), address);
+    set(rows, expert, tensor, address);
+  }
+
+  /** The same in a copy of the rows that a run has for itself. */
+  static void set(MemorySegment rows, int expert, QMoeInput tensor, long address) {
+    rows.set(ValueLayout.JAVA_LONG, offset(expert, tensor), address);
+  }
+
+  long get(int expert, QMoeInput tensor) {
+    return rows.get(ValueLayout.JAVA_LONG, offset(expert, tensor));
+  }
+
+  private static long offset(int expert, QMoeInput tensor) {
+    return expert * ROW_BYTES + (long) Long.BYTES * entry(tensor);
   }
 
   private static int entry(QMoeInput tensor) {

@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.bank;
 
 import dev.expertbank.qmoe.device.CopyPiece;
+import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.residency.LayerLayout;
@@ -15,7 +16,7 @@ import java.util.List;
  * Where the experts of one layer are outside of slots, and how a slot holds one: all its tensors in
  * slot order, each at a multiple of 64 bytes.
  */
-final class BankLayer {
+final class BankLayer implements LayerExperts {
   private static final long TENSOR_ALIGNMENT = 64;
 
   private final QMoeSpec spec;
@@ -46,7 +47,8 @@ final class BankLayer {
     this.table = table;
   }
 
-  AddressTable table() {
+  @Override
+  public AddressTable table() {
     return table;
   }
 
@@ -68,7 +70,21 @@ final class BankLayer {
         roundUp(packedBytes, slotGranularity));
   }
 
-  List<CopyPiece> pieces(int expert) {
+  @Override
+  public boolean isCold(int expert) {
+    Tensor any = tensors.getFirst();
+    return table.get(expert, any.input()) == any.home().address() + expert * any.stride();
+  }
+
+  @Override
+  public void pointTo(MemorySegment rows, int expert, Slot slot) {
+    for (Tensor tensor : tensors) {
+      AddressTable.set(rows, expert, tensor.input(), slot.address() + tensor.slotOffset());
+    }
+  }
+
+  @Override
+  public List<CopyPiece> pieces(int expert) {
     return tensors.stream()
         .map(tensor -> new CopyPiece(tensor.sourceOf(expert), tensor.slotOffset()))
         .toList();

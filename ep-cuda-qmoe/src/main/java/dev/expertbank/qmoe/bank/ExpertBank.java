@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.bank;
 
 import dev.expertbank.qmoe.device.CopyPiece;
+import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.residency.ExpertKey;
@@ -34,14 +35,14 @@ public final class ExpertBank implements AutoCloseable {
   }
 
   /**
-   * Opens a layer: the address table of all experts of a node. Layers are numbered from 0 in the
+   * Opens a layer: all experts of a node. Layers are numbered from 0 in the
    * order in which they are opened.
    *
    * @param modelDirectory the folder that external data is relative to
    * @return valid until the bank is closed
    * @throws EpException {@code external.…} or {@code weights.…} if a tensor cannot be read
    */
-  public AddressTable openLayer(GraphNode node, QMoeSpec spec, Path modelDirectory) {
+  public LayerExperts openLayer(GraphNode node, QMoeSpec spec, Path modelDirectory) {
     BankLayer layer = new BankLayer(spec, new AddressTable(arena, spec.experts()));
     for (QMoeTensor tensor : spec.tensors()) {
       GraphValue value = node.input(tensor.input().slot()).orElseThrow();
@@ -50,7 +51,7 @@ public final class ExpertBank implements AutoCloseable {
       layer.add(tensor, located.home(), located.source());
     }
     layers.add(layer);
-    return layer.table();
+    return layer;
   }
 
   /** How many layers have been opened. */

@@ -6,7 +6,9 @@ import dev.expertbank.memory.MappedGrowthGrant;
 import dev.expertbank.memory.MemoryException;
 import dev.expertbank.memory.MemoryGovernor;
 import dev.expertbank.memory.MemoryGovernors;
+import dev.expertbank.memory.MemoryLease;
 import dev.expertbank.memory.MemoryRole;
+import dev.expertbank.memory.Tier;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.residency.ResidencyLayout;
 import dev.expertbank.spi.EpException;
@@ -106,6 +108,17 @@ final class BankBudget implements AutoCloseable {
         allowance.unmap(mapped);
       }
     }
+  }
+
+  /**
+   * Claims memory beside the budget.
+   *
+   * @return the caller's to close
+   * @throws MemoryException if it cannot be had
+   */
+  MemoryLease claimStaging(Tier tier, long bytes) {
+    return governor()
+        .reserve(tier, bytes, MemoryRole.WORKSPACE, governor().newHolder("prefill streaming"));
   }
 
   @Override

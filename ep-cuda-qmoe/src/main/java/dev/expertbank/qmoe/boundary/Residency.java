@@ -14,6 +14,7 @@ import dev.expertbank.residency.HeatTable;
 import dev.expertbank.residency.LayerLayout;
 import dev.expertbank.residency.PolicySettings;
 import dev.expertbank.residency.PolicySettings.PinSettings;
+import dev.expertbank.residency.PrefillStreamMetrics;
 import dev.expertbank.residency.ResidencyBoundary;
 import dev.expertbank.residency.ResidencyLayout;
 import dev.expertbank.residency.ResidencyLedger;
@@ -61,6 +62,7 @@ public final class Residency implements AutoCloseable {
   private final ResidencyBoundary boundary;
   private final Deque<ResizeOutcome> resizes = new ArrayDeque<>();
   private final ReclaimRegistration registration;
+  private final Optional<Prefill> prefill;
   private volatile ResidencyMetrics metrics;
 
   private Residency(
@@ -69,9 +71,11 @@ public final class Residency implements AutoCloseable {
       Device device,
       SafePoints safePoints,
       Plan plan,
-      BankBudget budget) {
+      BankBudget budget,
+      Optional<Prefill> prefill) {
     this.options = options;
     this.budget = budget;
+    this.prefill = prefill;
     heat = plan.heat();
     ledger = new ResidencyLedger(plan.layout(), budget.allowance().limit());
     slots = new ExpertSlots(bank, plan.layout(), device, budget.allowance());
@@ -102,10 +106,15 @@ public final class Residency implements AutoCloseable {
       ResidencyOptions options, ExpertBank bank, Device device, SafePoints safePoints) {
     Plan plan = plan(options, bank.layout(device.slotGranularity()));
     BankBudget budget = BankBudget.claim(options.budget(), device, plan.layout());
+    Optional<Prefill> prefill = Optional.empty();
     Residency residency;
     try {
-      residency = new Residency(options, bank, device, safePoints, plan, budget);
+      if (options.prefillStreaming()) {
+        prefill = Optional.of(Prefill.open(budget, device, plan.layout()));
+      }
+      residency = new Residency(options, bank, device, safePoints, plan, budget, prefill);
     } catch (RuntimeException | Error e) {
+      prefill.ifPresent(Prefill::close);
       budget.close();
       throw e;
     }
@@ -225,6 +234,7 @@ public final class Residency implements AutoCloseable {
         ledger.keysIn(ResidencyState.QUARANTINED).size(),
         ledger.quarantinedBytes(),
         slots.waitNanos(),
+        prefill.map(Prefill::metrics).orElse(PrefillStreamMetrics.NONE),
         List.copyOf(resizes));
   }
 
@@ -238,6 +248,7 @@ public final class Residency implements AutoCloseable {
       LOG.log(System.Logger.Level.ERROR, e.getMessage());
     } finally {
       slots.close();
+      prefill.ifPresent(Prefill::close);
       budget.close();
     }
   }

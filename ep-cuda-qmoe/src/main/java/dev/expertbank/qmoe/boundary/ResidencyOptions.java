@@ -10,10 +10,12 @@ import java.util.Optional;
  * @param byteCap what the copies that start at one boundary may read together
  * @param loadProfile where the heat starts from
  * @param saveProfile where the heat is written when the session is closed
+ * @param prefillStreaming whether prefill streams cold experts through two slots
  */
 public record ResidencyOptions(
     MemoryBudget budget,
     String policy,
     long byteCap,
     Optional<Path> loadProfile,
-    Optional<Path> saveProfile) {}
+    Optional<Path> saveProfile,
+    boolean prefillStreaming) {}

@@ -1,7 +1,6 @@
 package dev.expertbank.qmoe.device;
 
 import dev.expertbank.memory.Tier;
-import dev.expertbank.qmoe.bank.AddressTable;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.util.List;
@@ -21,9 +20,19 @@ public interface Device extends AutoCloseable {
    * A kernel for one node.
    *
    * @param layer the node's number among the layers of the session
-   * @param table the layer's experts; stays the bank's
+   * @param experts the layer's; stay the bank's
    */
-  QMoeKernel prepare(QMoeSpec spec, AddressTable table, int layer);
+  QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer);
+
+  /**
+   * From now on, prefill streams cold experts through two slots, each copied while the one before is
+   * computed on. A run that finds the slots in use by another reads its experts in place.
+   *
+   * @param slotBytes a multiple of {@link #slotGranularity}, enough for every expert
+   * @return to be released before the device is closed
+   * @throws EpException {@code device.memory} if there is no memory for the slots
+   */
+  PrefillStream openPrefillStream(long slotBytes);
 
   /** The size of slots is a multiple of it. */
   long slotGranularity();

@@ -6,4 +6,7 @@ import dev.expertbank.residency.ResidencyActions.FillEnd;
 public interface SlotCopy {
   /** Waits until the copy has ended, or until the device gives up waiting. */
   FillEnd await();
+
+  /** How long the copy itself took, once {@link #await} has found it completed. */
+  long nanos();
 }

@@ -48,16 +48,34 @@ final class HostCopies {
     if (faults.fails(FaultPlan.Operation.START_COPY)) {
       throw new EpException("device.copy", "a copy into a slot could not be submitted");
     }
-    Future<Boolean> future;
+    Future<Long> future;
     try {
       future = thread.submit(() -> copy(slot, pieces));
     } catch (RejectedExecutionException e) {
       throw new EpException("device.copy", "a copy into a slot could not be submitted: " + e, e);
     }
-    return () -> await(future);
+    return new HostCopy(future);
   }
 
-  private FillEnd await(Future<Boolean> copy) {
+  private final class HostCopy implements SlotCopy {
+    private final Future<Long> copy;
+
+    HostCopy(Future<Long> copy) {
+      this.copy = copy;
+    }
+
+    @Override
+    public FillEnd await() {
+      return HostCopies.this.await(copy);
+    }
+
+    @Override
+    public long nanos() {
+      return copy.resultNow();
+    }
+  }
+
+  private FillEnd await(Future<Long> copy) {
     if (faults.fails(FaultPlan.Operation.AWAIT_COPY)) {
       return FillEnd.MAY_BE_IN_FLIGHT;
     }
@@ -86,7 +104,9 @@ final class HostCopies {
     }
   }
 
-  private boolean copy(Slot slot, List<CopyPiece> pieces) throws IOException {
+  /** Nanoseconds that it took. */
+  private long copy(Slot slot, List<CopyPiece> pieces) throws IOException {
+    long start = System.nanoTime();
     if (faults.fails(FaultPlan.Operation.COPY)) {
       throw new IOException("a copy into a slot failed on purpose");
     }
@@ -98,7 +118,7 @@ final class HostCopies {
         case WeightSource.InFile source -> read(source, target);
       }
     }
-    return true;
+    return System.nanoTime() - start;
   }
 
   private static void read(WeightSource.InFile source, MemorySegment target) throws IOException {

@@ -2,11 +2,12 @@ package dev.expertbank.qmoe.device.host;
 
 import dev.expertbank.memory.HostMemory;
 import dev.expertbank.memory.Tier;
-import dev.expertbank.qmoe.bank.AddressTable;
 import dev.expertbank.qmoe.device.CopyPiece;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.FaultPlan;
+import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.FaultPlan.Operation;
+import dev.expertbank.qmoe.device.PrefillStream;
 import dev.expertbank.qmoe.device.QMoeKernel;
 import dev.expertbank.qmoe.device.RouteCounters;
 import dev.expertbank.qmoe.device.Slot;
@@ -32,6 +33,7 @@ public final class HostDevice implements Device {
   private final HostCopies copies;
   private final Deque<HostRun> free = new ArrayDeque<>();
   private volatile @Nullable HostRouteCounters routeCounters;
+  private volatile @Nullable HostPrefillStream prefillStream;
   private boolean closed;
 
   public HostDevice() {
@@ -56,8 +58,23 @@ public final class HostDevice implements Device {
   }
 
   @Override
-  public QMoeKernel prepare(QMoeSpec spec, AddressTable table, int layer) {
-    return new HostQMoeKernel(this, spec, table, layer);
+  public QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer) {
+    return new HostQMoeKernel(this, spec, experts, layer);
+  }
+
+  @Override
+  public PrefillStream openPrefillStream(long slotBytes) {
+    HostPrefillStream stream = new HostPrefillStream(this, slotBytes);
+    prefillStream = stream;
+    return stream;
+  }
+
+  void prefillStreamReleased() {
+    prefillStream = null;
+  }
+
+  @Nullable HostPrefillStream prefillStream() {
+    return prefillStream;
   }
 
   @Override

@@ -1,6 +1,6 @@
 package dev.expertbank.qmoe.device.host;
 
-import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.QMoeKernel;
 import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.KernelContext.Tensor;
@@ -14,15 +14,15 @@ final class HostQMoeKernel implements QMoeKernel {
   private final HostDevice device;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment specStruct;
-  private final AddressTable table;
+  private final LayerExperts experts;
   private final int layer;
   private final long tokenBytes;
   private final long routerBytes;
 
-  HostQMoeKernel(HostDevice device, QMoeSpec spec, AddressTable table, int layer) {
+  HostQMoeKernel(HostDevice device, QMoeSpec spec, LayerExperts experts, int layer) {
     this.device = device;
     this.specStruct = HostSpec.allocate(arena, spec);
-    this.table = table;
+    this.experts = experts;
     this.layer = layer;
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
@@ -49,15 +49,18 @@ final class HostQMoeKernel implements QMoeKernel {
       for (long first = 0; first < tokens; first += chunk) {
         run.set(
             specStruct.address(),
-            table.rows().address(),
+            experts.table().rows().address(),
             inputAddress + first * tokenBytes,
             routerAddress + first * routerBytes,
             routerWeights == null ? 0 : weightsAddress + first * routerBytes,
             outputAddress + first * tokenBytes,
             Math.min(chunk, tokens - first));
         HostKernels.prepare(run.struct());
-        context.parallelFor(HostKernels.FC1, run.fc1Tasks(), run.struct());
-        context.parallelFor(HostKernels.FC2, run.fc2Tasks(), run.struct());
+        HostPrefillStream stream = device.prefillStream();
+        if (stream == null || !stream.compute(context, run, experts, chunk)) {
+          context.parallelFor(HostKernels.FC1, run.fc1Tasks(), run.struct());
+          context.parallelFor(HostKernels.FC2, run.fc2Tasks(), run.struct());
+        }
       }
     } finally {
       device.release(run);

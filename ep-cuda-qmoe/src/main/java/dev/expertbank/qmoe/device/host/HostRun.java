@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.device.host;
 
+import dev.expertbank.natives.Native;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemoryLayout.PathElement;
@@ -28,6 +29,11 @@ final class HostRun implements AutoCloseable {
           ValueLayout.JAVA_LONG.withName("selected_expert"),
           ValueLayout.JAVA_LONG.withName("fc1_tasks"),
           ValueLayout.JAVA_LONG.withName("fc2_tasks"),
+          ValueLayout.JAVA_LONG.withName("fc1_tasks_per_expert"),
+          ValueLayout.JAVA_LONG.withName("active_experts"),
+          ValueLayout.JAVA_LONG.withName("active_expert"),
+          ValueLayout.JAVA_LONG.withName("first_active"),
+          ValueLayout.JAVA_LONG.withName("end_active"),
           ValueLayout.JAVA_LONG.withName("route_expert"),
           ValueLayout.JAVA_LONG.withName("route_weight"),
           ValueLayout.JAVA_LONG.withName("state"));
@@ -43,6 +49,11 @@ final class HostRun implements AutoCloseable {
   private static final long WINDOW_COUNTS = offset("window_counts");
   private static final long FC1_TASKS = offset("fc1_tasks");
   private static final long FC2_TASKS = offset("fc2_tasks");
+  private static final long FC1_TASKS_PER_EXPERT = offset("fc1_tasks_per_expert");
+  private static final long ACTIVE_EXPERTS = offset("active_experts");
+  private static final long ACTIVE_EXPERT = offset("active_expert");
+  private static final long FIRST_ACTIVE = offset("first_active");
+  private static final long END_ACTIVE = offset("end_active");
 
   private final Arena arena = Arena.ofShared();
   private final MemorySegment struct = arena.allocate(LAYOUT);
@@ -86,6 +97,31 @@ final class HostRun implements AutoCloseable {
 
   long fc2Tasks() {
     return struct.get(ValueLayout.JAVA_LONG, FC2_TASKS);
+  }
+
+  /** The experts that have routes in this run, ascending. */
+  int[] activeExperts() {
+    long count = struct.get(ValueLayout.JAVA_LONG, ACTIVE_EXPERTS);
+    return count == 0
+        ? new int[0]
+        : Native.view(struct.get(ValueLayout.JAVA_LONG, ACTIVE_EXPERT), Integer.BYTES * count)
+            .toArray(ValueLayout.JAVA_INT);
+  }
+
+  /** Reads experts through other rows than the table's. */
+  void setRows(long rows) {
+    struct.set(ValueLayout.JAVA_LONG, ROWS, rows);
+  }
+
+  /**
+   * Makes the next tasks those of the active experts in [first, end).
+   *
+   * @return how many fc1 tasks they have
+   */
+  long setStage(long first, long end) {
+    struct.set(ValueLayout.JAVA_LONG, FIRST_ACTIVE, first);
+    struct.set(ValueLayout.JAVA_LONG, END_ACTIVE, end);
+    return (end - first) * struct.get(ValueLayout.JAVA_LONG, FC1_TASKS_PER_EXPERT);
   }
 
   @Override
