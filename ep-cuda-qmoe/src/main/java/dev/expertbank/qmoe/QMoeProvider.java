@@ -4,6 +4,7 @@ import dev.expertbank.qmoe.bank.ExpertBank;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
 import dev.expertbank.qmoe.boundary.Residency;
 import dev.expertbank.qmoe.device.Device;
+import dev.expertbank.qmoe.events.ClaimEvent;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResizeOutcome;
 import dev.expertbank.residency.ResizeRequest;
@@ -45,11 +46,20 @@ final class QMoeProvider implements ExecutionProvider {
     if (!node.qualifiedType().equals(NODE_TYPE)) {
       return new Claim.NotApplicable("not a " + NODE_TYPE + " node");
     }
-    return switch (QMoeSpecs.read(node, options.routing())) {
-      case QMoeReading.Supported supported -> new Claim.Claimed(true, supported.notes());
-      case QMoeReading.Unsupported unsupported ->
-          new Claim.Refused(unsupported.code(), unsupported.reason());
-    };
+    Claim claim =
+        switch (QMoeSpecs.read(node, options.routing())) {
+          case QMoeReading.Supported supported -> new Claim.Claimed(true, supported.notes());
+          case QMoeReading.Unsupported unsupported ->
+              new Claim.Refused(unsupported.code(), unsupported.reason());
+        };
+    ClaimEvent event = new ClaimEvent();
+    if (event.shouldCommit()) {
+      event.node = node.name();
+      event.operator = node.qualifiedType();
+      event.answer = claim.toString();
+      event.commit();
+    }
+    return claim;
   }
 
   @Override

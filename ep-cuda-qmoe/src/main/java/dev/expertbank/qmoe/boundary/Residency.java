@@ -7,7 +7,10 @@ import dev.expertbank.qmoe.bank.ExpertBank;
 import dev.expertbank.qmoe.bank.ExpertSlots;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.RouteCounters;
+import dev.expertbank.qmoe.events.BoundaryEvent;
+import dev.expertbank.qmoe.events.ResizeEvent;
 import dev.expertbank.residency.BudgetLease;
+import dev.expertbank.residency.ExpertKey;
 import dev.expertbank.residency.HeatProfile;
 import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.HeatTable;
@@ -61,6 +64,7 @@ public final class Residency implements AutoCloseable {
   private final ResidencyBoundary boundary;
   private final Deque<ResizeOutcome> resizes = new ArrayDeque<>();
   private final ReclaimRegistration registration;
+  private final ManagementBean bean;
   private volatile ResidencyMetrics metrics;
 
   private Residency(
@@ -87,6 +91,7 @@ public final class Residency implements AutoCloseable {
             slots);
     registration = budget.governor().registerReclaimable(new Reclaim(safePoints));
     metrics = snapshot();
+    bean = new ManagementBean(device.name(), budget.allowance().holder().number(), this::metrics);
   }
 
   /** What the options come to for a model. */
@@ -162,7 +167,10 @@ public final class Residency implements AutoCloseable {
     if (!boundary.isArmed()) {
       return DISABLED;
     }
+    BoundaryEvent event = new BoundaryEvent();
+    event.begin();
     ResidencyOutcome outcome = boundary.consume(() -> SafePoint.CLEAR);
+    commit(event, outcome);
     if (outcome instanceof ResidencyOutcome.Failed(String reason)) {
       LOG.log(System.Logger.Level.WARNING, "residency has disarmed itself: " + reason);
     }
@@ -170,13 +178,32 @@ public final class Residency implements AutoCloseable {
     return outcome;
   }
 
-  /** Changes the budget. */
-  public ResizeOutcome resize(ResizeRequest request) {
-    return resize(request, new Governed());
+  private static void commit(BoundaryEvent event, ResidencyOutcome outcome) {
+    event.end();
+    if (event.shouldCommit()) {
+      event.outcome = outcome.getClass().getSimpleName();
+      if (outcome instanceof ResidencyOutcome.Applied applied) {
+        event.hits = applied.use().hits();
+        event.misses = applied.use().misses();
+        event.startedBytes = applied.moves().startedBytes();
+      }
+      event.commit();
+    }
   }
 
-  private ResizeOutcome resize(ResizeRequest request, BudgetLease lease) {
-    ResizeOutcome outcome = boundary.resize(request, this::safePoint, lease);
+  /** Changes the budget. */
+  public ResizeOutcome resize(ResizeRequest request) {
+    ResizeEvent event = new ResizeEvent();
+    event.begin();
+    ResizeOutcome outcome = boundary.resize(request, this::safePoint, new Governed());
+    event.end();
+    if (event.shouldCommit()) {
+      event.direction = request.direction().name();
+      event.requestedBytes = request.bytes();
+      event.achievedBytes = outcome.achievedBytes();
+      event.extent = outcome.extent().name();
+      event.commit();
+    }
     resizes.addLast(outcome);
     if (resizes.size() > RESIZES) {
       resizes.removeFirst();
@@ -211,7 +238,7 @@ public final class Residency implements AutoCloseable {
   }
 
   private ResidencyMetrics snapshot() {
-    List<dev.expertbank.residency.ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
+    List<ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
     return new ResidencyMetrics(
         boundary.totals().use().byteHitRate(),
         boundary.isArmed(),
@@ -230,6 +257,7 @@ public final class Residency implements AutoCloseable {
 
   @Override
   public void close() {
+    bean.close();
     registration.close();
     counters.disarm();
     try {

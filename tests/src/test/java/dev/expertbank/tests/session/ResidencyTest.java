@@ -16,6 +16,7 @@ import dev.expertbank.residency.ResizeRequest.Direction;
 import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ProviderSession;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -27,6 +28,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
+import jdk.jfr.Recording;
+import jdk.jfr.consumer.RecordingFile;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -138,6 +143,43 @@ class ResidencyTest {
       stop.set(true);
       assertThat(runs.get(30, TimeUnit.SECONDS)).isPositive();
     }
+  }
+
+  @Test
+  void managementAndFlightRecorderSeeASessionWhileItIsOpen() throws Exception {
+    MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+    ObjectName any = new ObjectName("dev.expertbank:type=Residency,*");
+    Path file = directory.resolve("events.jfr");
+    try (var recording = new Recording()) {
+      for (String event : List.of("Claim", "Fill", "Publish", "Boundary", "Resize")) {
+        recording.enable("dev.expertbank." + event).withoutThreshold();
+      }
+      recording.start();
+      try (var open =
+          SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
+        for (int i = 0; i < 3; i++) {
+          run(open.session(), tokens(1, 1));
+        }
+        assertThat(session(open).resize(shrink(1))).succeedsWithin(10, TimeUnit.SECONDS);
+        ObjectName name = server.queryNames(any, null).iterator().next();
+        ResidencyMetrics metrics = session(open).metrics().orElseThrow();
+        assertThat(server.getAttribute(name, "Hits"))
+            .isEqualTo(metrics.totals().use().hits())
+            .isNotEqualTo(0L);
+        assertThat(server.getAttribute(name, "HeldBytes")).isEqualTo(metrics.heldBytes());
+      }
+      assertThat(server.queryNames(any, null)).isEmpty();
+      recording.dump(file);
+    }
+    assertThat(
+            RecordingFile.readAllEvents(file).stream()
+                .map(event -> event.getEventType().getName()))
+        .contains(
+            "dev.expertbank.Claim",
+            "dev.expertbank.Fill",
+            "dev.expertbank.Publish",
+            "dev.expertbank.Boundary",
+            "dev.expertbank.Resize");
   }
 
   @Test
