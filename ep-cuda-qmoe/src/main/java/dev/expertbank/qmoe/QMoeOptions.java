@@ -20,9 +20,13 @@ import java.util.Optional;
  * @param routing whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently
  * @param weightsAccess how experts are read from external data
  * @param residency what is kept in fast memory
+ * @param recordRoutes where the routes of the session are written
  */
 public record QMoeOptions(
-    RoutingSemantics routing, WeightsAccess weightsAccess, ResidencyOptions residency) {
+    RoutingSemantics routing,
+    WeightsAccess weightsAccess,
+    ResidencyOptions residency,
+    Optional<Path> recordRoutes) {
   static final String HOST_DEVICE = "host";
 
   /** {@link RoutingSemantics}, or the default that depends on the device. */
@@ -90,6 +94,12 @@ public record QMoeOptions(
           "residency.profile.save",
           "where the profile of this session is written when it is closed");
 
+  private static final OptionSpec<Optional<Path>> RECORD_ROUTES =
+      file(
+          "routes.record",
+          "where the routes of this session are written, for the simulator; with or without a "
+              + "memory.budget");
+
   static final List<OptionSpec<?>> SPECS =
       List.of(
           DEVICE,
@@ -99,7 +109,8 @@ public record QMoeOptions(
           POLICY,
           BYTE_CAP,
           LOAD_PROFILE,
-          SAVE_PROFILE);
+          SAVE_PROFILE,
+          RECORD_ROUTES);
 
   private static OptionSpec<Optional<Path>> file(String key, String description) {
     return new OptionSpec<>(
@@ -132,7 +143,8 @@ public record QMoeOptions(
             options.get(LOAD_PROFILE),
             options.get(SAVE_PROFILE));
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
-    return new QMoeOptions(routing, options.get(WEIGHTS_ACCESS), residency);
+    return new QMoeOptions(
+        routing, options.get(WEIGHTS_ACCESS), residency, options.get(RECORD_ROUTES));
   }
 
   private static void checkResidency(ResidencyOptions residency, WeightsAccess access) {

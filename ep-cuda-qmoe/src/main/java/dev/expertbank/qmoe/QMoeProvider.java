@@ -3,6 +3,7 @@ package dev.expertbank.qmoe;
 import dev.expertbank.qmoe.bank.ExpertBank;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
 import dev.expertbank.qmoe.boundary.Residency;
+import dev.expertbank.qmoe.boundary.RouteRecorder;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.events.ClaimEvent;
 import dev.expertbank.residency.ResidencyMetrics;
@@ -30,6 +31,7 @@ final class QMoeProvider implements ExecutionProvider {
   private final Device device;
   private final ExpertBank bank;
   private volatile @Nullable Residency residency;
+  private volatile @Nullable RouteRecorder recorder;
 
   /** Why no further run may read the weights; set at a boundary. */
   private volatile @Nullable EpException weightsFailure;
@@ -74,8 +76,17 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public void sessionCreated(SafePoints safePoints) {
-    if (!(options.residency().budget() instanceof MemoryBudget.Off) && bank.layerCount() > 0) {
+    if (bank.layerCount() == 0) {
+      return;
+    }
+    if (!(options.residency().budget() instanceof MemoryBudget.Off)) {
       residency = Residency.open(options.residency(), bank, device, safePoints);
+    }
+    if (options.recordRoutes().isPresent()) {
+      recorder =
+          new RouteRecorder(
+              options.recordRoutes().get(), bank.layout(device.slotGranularity()));
+      device.recordRoutes(recorder);
     }
   }
 
@@ -93,6 +104,9 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public BoundaryOutcome consumeRouteResidencyAtBoundary(RunBoundary boundary) {
+    if (recorder != null) {
+      recorder.runsEnded(boundary.completedRuns());
+    }
     try {
       bank.checkUnchanged();
     } catch (EpException e) {
@@ -122,6 +136,9 @@ final class QMoeProvider implements ExecutionProvider {
   @Override
   public void close() {
     try {
+      if (recorder != null) {
+        recorder.close();
+      }
       if (residency != null) {
         residency.close();
       }

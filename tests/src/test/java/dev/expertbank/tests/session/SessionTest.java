@@ -219,7 +219,7 @@ class SessionTest {
         .hasMessage(
             "unknown option 'budget'; valid options are device, fallback, memory.budget,"
                 + " residency.byte-cap, residency.policy, residency.profile.load,"
-                + " residency.profile.save, routing.semantics, weights.access");
+                + " residency.profile.save, routes.record, routing.semantics, weights.access");
   }
 
   @Test

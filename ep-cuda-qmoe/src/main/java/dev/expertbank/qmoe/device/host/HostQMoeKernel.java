@@ -2,11 +2,13 @@ package dev.expertbank.qmoe.device.host;
 
 import dev.expertbank.qmoe.bank.AddressTable;
 import dev.expertbank.qmoe.device.QMoeKernel;
+import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.KernelContext.Tensor;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import org.jspecify.annotations.Nullable;
 
 /** One node on the CPU: the C kernels, run on ONNX Runtime's intra-op threads. */
@@ -16,6 +18,7 @@ final class HostQMoeKernel implements QMoeKernel {
   private final MemorySegment specStruct;
   private final AddressTable table;
   private final int layer;
+  private final int topK;
   private final long tokenBytes;
   private final long routerBytes;
 
@@ -24,6 +27,7 @@ final class HostQMoeKernel implements QMoeKernel {
     this.specStruct = HostSpec.allocate(arena, spec);
     this.table = table;
     this.layer = layer;
+    this.topK = spec.topK();
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
   }
@@ -55,12 +59,29 @@ final class HostQMoeKernel implements QMoeKernel {
             routerWeights == null ? 0 : weightsAddress + first * routerBytes,
             outputAddress + first * tokenBytes,
             Math.min(chunk, tokens - first));
-        HostKernels.prepare(run.struct());
+        prepare(run, Math.toIntExact(Math.min(chunk, tokens - first)));
         context.parallelFor(HostKernels.FC1, run.fc1Tasks(), run.struct());
         context.parallelFor(HostKernels.FC2, run.fc2Tasks(), run.struct());
       }
     } finally {
       device.release(run);
+    }
+  }
+
+  private void prepare(HostRun run, int tokens) {
+    RouteSink sink = device.routeSink();
+    if (sink == null) {
+      HostKernels.prepare(run.struct());
+      return;
+    }
+    try (Arena recorded = Arena.ofConfined()) {
+      MemorySegment selected =
+          recorded.allocate(ValueLayout.JAVA_INT, (long) tokens * topK);
+      run.setSelected(selected.address());
+      HostKernels.prepare(run.struct());
+      sink.routes(layer, selected.toArray(ValueLayout.JAVA_INT));
+    } finally {
+      run.setSelected(0);
     }
   }
 
