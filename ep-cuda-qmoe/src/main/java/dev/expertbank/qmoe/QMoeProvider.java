@@ -84,8 +84,7 @@ final class QMoeProvider implements ExecutionProvider {
     }
     if (options.recordRoutes().isPresent()) {
       recorder =
-          new RouteRecorder(
-              options.recordRoutes().get(), bank.layout(device.slotGranularity()));
+          new RouteRecorder(options.recordRoutes().get(), bank.layout(device.slotGranularity()));
       device.recordRoutes(recorder);
     }
   }
@@ -122,8 +121,7 @@ final class QMoeProvider implements ExecutionProvider {
   public ResizeOutcome resize(ResizeRequest request) {
     if (residency == null) {
       throw new EpException(
-          "residency.off",
-          "there is no budget to resize: create the session with a memory.budget");
+          "residency.off", "there is no budget to resize: create the session with a memory.budget");
     }
     return residency.resize(request);
   }

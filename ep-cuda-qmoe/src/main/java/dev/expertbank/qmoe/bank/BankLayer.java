@@ -62,10 +62,7 @@ final class BankLayer {
 
   LayerLayout layout(long slotGranularity) {
     return LayerLayout.pageable(
-        spec.experts(),
-        spec.topK(),
-        spec.bytesPerExpert(),
-        roundUp(packedBytes, slotGranularity));
+        spec.experts(), spec.topK(), spec.bytesPerExpert(), roundUp(packedBytes, slotGranularity));
   }
 
   List<CopyPiece> pieces(int expert) {

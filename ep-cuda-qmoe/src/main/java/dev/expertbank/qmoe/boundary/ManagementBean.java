@@ -73,10 +73,7 @@ final class ManagementBean implements AutoCloseable {
    */
   ManagementBean(String device, long number, Supplier<ResidencyMetrics> metrics) {
     name =
-        "dev.expertbank:type=Residency,device="
-            + ObjectName.quote(device)
-            + ",session="
-            + number;
+        "dev.expertbank:type=Residency,device=" + ObjectName.quote(device) + ",session=" + number;
     try {
       ManagementFactory.getPlatformMBeanServer()
           .registerMBean(

@@ -80,7 +80,8 @@ public final class Residency implements AutoCloseable {
     ledger = new ResidencyLedger(plan.layout(), budget.allowance().limit());
     slots = new ExpertSlots(bank, plan.layout(), device, budget.allowance());
     counters =
-        device.openRouteCounters(plan.layout().layers().stream().map(LayerLayout::experts).toList());
+        device.openRouteCounters(
+            plan.layout().layers().stream().map(LayerLayout::experts).toList());
     boundary =
         new ResidencyBoundary(
             ledger,

@@ -16,8 +16,8 @@ import java.util.stream.IntStream;
 /**
  * Writes the routes of a session to a file that the simulator reads. A run of more than one row
  * starts a prompt, the runs of one row after it are its tokens. Runs that overlap others cannot be
- * told apart and are left out, as is a prompt without tokens; both are counted in the log. Safe from
- * any thread; the file is written when this is closed.
+ * told apart and are left out, as is a prompt without tokens; both are counted in the log. Safe
+ * from any thread; the file is written when this is closed.
  */
 public final class RouteRecorder implements RouteSink, AutoCloseable {
   private static final System.Logger LOG = System.getLogger(RouteRecorder.class.getName());

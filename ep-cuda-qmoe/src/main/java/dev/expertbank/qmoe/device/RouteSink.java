@@ -6,7 +6,8 @@ public interface RouteSink {
   /**
    * Some rows of one layer.
    *
-   * @param selected {@code [rows][top k]}: the experts of each row, also those that its weights drop
+   * @param selected {@code [rows][top k]}: the experts of each row, also those that its weights
+   *     drop
    */
   void routes(int layer, int[] selected);
 }

@@ -50,8 +50,7 @@ class FaultInjectionTest {
 
   @ParameterizedTest
   @EnumSource
-  void whateverFailsTheOutputStaysAndNothingIsLost(FaultPlan.Operation operation)
-      throws Exception {
+  void whateverFailsTheOutputStaysAndNothingIsLost(FaultPlan.Operation operation) throws Exception {
     int call = 1;
     FaultPlan plan = FaultPlan.at(operation, call);
     while (scenario(plan)) {
@@ -85,8 +84,7 @@ class FaultInjectionTest {
         } else if (run == 2 * RUNS / 3) {
           assertThat(resize(provider, Direction.GROW, shrunk)).isEqualTo(shrunk);
         }
-        assertThat(SmallQMoe.run(session, SmallQMoe.tokens(1, run)))
-            .isDeepEqualTo(expected[run]);
+        assertThat(SmallQMoe.run(session, SmallQMoe.tokens(1, run))).isDeepEqualTo(expected[run]);
         ResidencyMetrics metrics = provider.metrics().orElseThrow();
         assertThat(metrics.committedBytes()).isLessThanOrEqualTo(metrics.heldBytes());
         assertThat(metrics.heldBytes()).isLessThanOrEqualTo(metrics.budgetBytes());

@@ -73,8 +73,7 @@ class ResidencyTest {
 
   @Test
   void theWholeBankBecomesResidentAndEveryUseHits() throws Exception {
-    Map<String, String> options =
-        Map.of("memory.budget", "1GiB", "residency.policy", "whole-bank");
+    Map<String, String> options = Map.of("memory.budget", "1GiB", "residency.policy", "whole-bank");
     try (var open = SmallQMoe.open(model, options)) {
       for (int i = 0; i < 2; i++) {
         run(open.session(), tokens(1, i));
@@ -132,8 +131,7 @@ class ResidencyTest {
                 return count;
               });
       for (int i = 0; i < 20; i++) {
-        ResizeOutcome shrunk =
-            session(open).resize(shrink(percent(60))).get(10, TimeUnit.SECONDS);
+        ResizeOutcome shrunk = session(open).resize(shrink(percent(60))).get(10, TimeUnit.SECONDS);
         assertThat(shrunk.extent()).isEqualTo(ResizeOutcome.Extent.FULL);
         ResidencyMetrics small = session(open).metrics().orElseThrow();
         assertThat(small.heldBytes()).isLessThanOrEqualTo(percent(80) - percent(60));
@@ -172,8 +170,7 @@ class ResidencyTest {
       recording.dump(file);
     }
     assertThat(
-            RecordingFile.readAllEvents(file).stream()
-                .map(event -> event.getEventType().getName()))
+            RecordingFile.readAllEvents(file).stream().map(event -> event.getEventType().getName()))
         .contains(
             "dev.expertbank.Claim",
             "dev.expertbank.Fill",
@@ -215,15 +212,13 @@ class ResidencyTest {
               SplittableRandom random = new SplittableRandom(open == first ? 1 : 2);
               for (int i = 0; i < 200; i++) {
                 int seed = i % expected.size();
-                assertThat(run(open.session(), tokens(1, seed)))
-                    .isDeepEqualTo(expected.get(seed));
+                assertThat(run(open.session(), tokens(1, seed))).isDeepEqualTo(expected.get(seed));
                 if (i % 5 == 0) {
                   long bytes = random.nextLong(1, limit / 2);
                   ResizeRequest request = random.nextBoolean() ? grow(bytes) : shrink(bytes);
                   assertThat(session(open).resize(request)).succeedsWithin(60, TimeUnit.SECONDS);
                 }
-                assertThat(memory.governor().usage(Tier.HOST).claimed())
-                    .isLessThanOrEqualTo(limit);
+                assertThat(memory.governor().usage(Tier.HOST).claimed()).isLessThanOrEqualTo(limit);
                 ResidencyMetrics metrics = session(open).metrics().orElseThrow();
                 assertThat(metrics.armed()).isTrue();
                 assertThat(metrics.quarantinedSlots()).isZero();
@@ -258,8 +253,7 @@ class ResidencyTest {
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
-                    model,
-                    Map.of("memory.budget", "64KiB", "residency.policy", "static-profile")))
+                    model, Map.of("memory.budget", "64KiB", "residency.policy", "static-profile")))
         .hasMessageContaining("set residency.profile.load");
     Path noProfile = Files.writeString(directory.resolve("no.profile"), "text");
     assertThatThrownBy(
@@ -276,9 +270,7 @@ class ResidencyTest {
                     Map.of("memory.budget", "64KiB", "residency.profile.save", "/no/such/file")))
         .hasMessageContaining("[profile.write]");
     assertThatThrownBy(
-            () ->
-                SmallQMoe.open(
-                    model, Map.of("memory.budget", "64KiB", "weights.access", "copy")))
+            () -> SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "weights.access", "copy")))
         .hasMessageContaining("exclude each other");
     assertThat(MemoryGovernors.leakReport()).isEmpty();
   }

@@ -75,8 +75,7 @@ final class HostQMoeKernel implements QMoeKernel {
       return;
     }
     try (Arena recorded = Arena.ofConfined()) {
-      MemorySegment selected =
-          recorded.allocate(ValueLayout.JAVA_INT, (long) tokens * topK);
+      MemorySegment selected = recorded.allocate(ValueLayout.JAVA_INT, (long) tokens * topK);
       run.setSelected(selected.address());
       HostKernels.prepare(run.struct());
       sink.routes(layer, selected.toArray(ValueLayout.JAVA_INT));
