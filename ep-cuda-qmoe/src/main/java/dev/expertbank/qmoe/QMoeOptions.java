@@ -20,9 +20,13 @@ import java.util.Optional;
  * @param routing whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently
  * @param weightsAccess how experts are read from external data
  * @param residency what is kept in fast memory
+ * @param recordRoutes where the routes of the session are written
  */
 public record QMoeOptions(
-    RoutingSemantics routing, WeightsAccess weightsAccess, ResidencyOptions residency) {
+    RoutingSemantics routing,
+    WeightsAccess weightsAccess,
+    ResidencyOptions residency,
+    Optional<Path> recordRoutes) {
   static final String HOST_DEVICE = "host";
 
   /** {@link RoutingSemantics}, or the default that depends on the device. */
@@ -104,6 +108,12 @@ public record QMoeOptions(
           "on streams the cold experts of 16 tokens or more through two slots beside the budget, "
               + "each copied while the one before is computed on; off reads them in place");
 
+  private static final OptionSpec<Optional<Path>> RECORD_ROUTES =
+      file(
+          "routes.record",
+          "where the routes of this session are written, for the simulator; with or without a "
+              + "memory.budget");
+
   static final List<OptionSpec<?>> SPECS =
       List.of(
           DEVICE,
@@ -114,7 +124,8 @@ public record QMoeOptions(
           BYTE_CAP,
           LOAD_PROFILE,
           SAVE_PROFILE,
-          PREFILL_STREAMING);
+          PREFILL_STREAMING,
+          RECORD_ROUTES);
 
   private static OptionSpec<Optional<Path>> file(String key, String description) {
     return new OptionSpec<>(
@@ -148,7 +159,8 @@ public record QMoeOptions(
             options.get(SAVE_PROFILE),
             options.get(PREFILL_STREAMING) == Streaming.ON);
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
-    return new QMoeOptions(routing, options.get(WEIGHTS_ACCESS), residency);
+    return new QMoeOptions(
+        routing, options.get(WEIGHTS_ACCESS), residency, options.get(RECORD_ROUTES));
   }
 
   private static void checkResidency(ResidencyOptions residency, WeightsAccess access) {

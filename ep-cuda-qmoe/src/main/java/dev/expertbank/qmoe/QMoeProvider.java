@@ -3,7 +3,9 @@ package dev.expertbank.qmoe;
 import dev.expertbank.qmoe.bank.ExpertBank;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
 import dev.expertbank.qmoe.boundary.Residency;
+import dev.expertbank.qmoe.boundary.RouteRecorder;
 import dev.expertbank.qmoe.device.Device;
+import dev.expertbank.qmoe.events.ClaimEvent;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResizeOutcome;
 import dev.expertbank.residency.ResizeRequest;
@@ -29,6 +31,7 @@ final class QMoeProvider implements ExecutionProvider {
   private final Device device;
   private final ExpertBank bank;
   private volatile @Nullable Residency residency;
+  private volatile @Nullable RouteRecorder recorder;
 
   /** Why no further run may read the weights; set at a boundary. */
   private volatile @Nullable EpException weightsFailure;
@@ -45,11 +48,20 @@ final class QMoeProvider implements ExecutionProvider {
     if (!node.qualifiedType().equals(NODE_TYPE)) {
       return new Claim.NotApplicable("not a " + NODE_TYPE + " node");
     }
-    return switch (QMoeSpecs.read(node, options.routing())) {
-      case QMoeReading.Supported supported -> new Claim.Claimed(true, supported.notes());
-      case QMoeReading.Unsupported unsupported ->
-          new Claim.Refused(unsupported.code(), unsupported.reason());
-    };
+    Claim claim =
+        switch (QMoeSpecs.read(node, options.routing())) {
+          case QMoeReading.Supported supported -> new Claim.Claimed(true, supported.notes());
+          case QMoeReading.Unsupported unsupported ->
+              new Claim.Refused(unsupported.code(), unsupported.reason());
+        };
+    ClaimEvent event = new ClaimEvent();
+    if (event.shouldCommit()) {
+      event.node = node.name();
+      event.operator = node.qualifiedType();
+      event.answer = claim.toString();
+      event.commit();
+    }
+    return claim;
   }
 
   @Override
@@ -64,8 +76,16 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public void sessionCreated(SafePoints safePoints) {
-    if (!(options.residency().budget() instanceof MemoryBudget.Off) && bank.layerCount() > 0) {
+    if (bank.layerCount() == 0) {
+      return;
+    }
+    if (!(options.residency().budget() instanceof MemoryBudget.Off)) {
       residency = Residency.open(options.residency(), bank, device, safePoints);
+    }
+    if (options.recordRoutes().isPresent()) {
+      recorder =
+          new RouteRecorder(options.recordRoutes().get(), bank.layout(device.slotGranularity()));
+      device.recordRoutes(recorder);
     }
   }
 
@@ -83,6 +103,9 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public BoundaryOutcome consumeRouteResidencyAtBoundary(RunBoundary boundary) {
+    if (recorder != null) {
+      recorder.runsEnded(boundary.completedRuns());
+    }
     try {
       bank.checkUnchanged();
     } catch (EpException e) {
@@ -98,8 +121,7 @@ final class QMoeProvider implements ExecutionProvider {
   public ResizeOutcome resize(ResizeRequest request) {
     if (residency == null) {
       throw new EpException(
-          "residency.off",
-          "there is no budget to resize: create the session with a memory.budget");
+          "residency.off", "there is no budget to resize: create the session with a memory.budget");
     }
     return residency.resize(request);
   }
@@ -112,6 +134,9 @@ final class QMoeProvider implements ExecutionProvider {
   @Override
   public void close() {
     try {
+      if (recorder != null) {
+        recorder.close();
+      }
       if (residency != null) {
         residency.close();
       }

@@ -1,8 +1,8 @@
 package dev.expertbank.ort;
 
 import dev.expertbank.spi.BoundaryOutcome;
-import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
 import java.util.HashSet;
 import java.util.Queue;

@@ -53,6 +53,28 @@ class RunGateTest {
   }
 
   @Test
+  void whatWaitsForASafePointRunsAtOnceWhenIdleAndElseAfterTheBoundary() {
+    assertThat(gate.next(() -> "idle")).isCompletedWithValue("idle");
+    gate.runStarted();
+    var waiting = gate.next(seen::size);
+    var withdrawn = gate.next(() -> seen.add(new RunBoundary(9, 9)));
+    assertThat(waiting).isNotDone();
+    withdrawn.cancel(false);
+    gate.runEnded();
+    assertThat(waiting).as("boundaries before it").isCompletedWithValue(1);
+    assertThat(seen).containsExactly(new RunBoundary(0, 1));
+  }
+
+  @Test
+  void aClosedGateRefusesWhatWaits() {
+    gate.runStarted();
+    var waiting = gate.next(() -> "never");
+    gate.close();
+    assertThat(waiting).isCompletedExceptionally();
+    assertThat(gate.next(() -> "never")).isCompletedExceptionally();
+  }
+
+  @Test
   void aRunWhoseEndNeverCameIsOverWhenItsThreadStartsAnother() {
     gate.runStarted();
     gate.runStarted();

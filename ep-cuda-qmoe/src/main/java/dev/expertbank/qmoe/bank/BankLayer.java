@@ -64,10 +64,7 @@ final class BankLayer implements LayerExperts {
 
   LayerLayout layout(long slotGranularity) {
     return LayerLayout.pageable(
-        spec.experts(),
-        spec.topK(),
-        spec.bytesPerExpert(),
-        roundUp(packedBytes, slotGranularity));
+        spec.experts(), spec.topK(), spec.bytesPerExpert(), roundUp(packedBytes, slotGranularity));
   }
 
   @Override

@@ -4,6 +4,8 @@ import dev.expertbank.memory.MappedAllowance;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
+import dev.expertbank.qmoe.events.FillEvent;
+import dev.expertbank.qmoe.events.PublishEvent;
 import dev.expertbank.residency.ExpertKey;
 import dev.expertbank.residency.ResidencyActions;
 import dev.expertbank.residency.ResidencyLayout;
@@ -24,8 +26,11 @@ public final class ExpertSlots implements ResidencyActions, AutoCloseable {
   private final Device device;
   private final SlotArena arena;
   private final Map<ExpertKey, Slot> slots = new HashMap<>();
-  private final Map<ExpertKey, SlotCopy> copies = new HashMap<>();
+  private final Map<ExpertKey, Fill> copies = new HashMap<>();
   private long waitNanos;
+
+  /** A copy that has been started, and the event that it will be. */
+  private record Fill(SlotCopy copy, FillEvent event) {}
 
   /**
    * No slots yet.
@@ -47,7 +52,9 @@ public final class ExpertSlots implements ResidencyActions, AutoCloseable {
       return FillStart.NOT_SUBMITTED;
     }
     try {
-      copies.put(key, device.startCopy(slot.get(), bank.pieces(key)));
+      FillEvent event = new FillEvent();
+      event.begin();
+      copies.put(key, new Fill(device.startCopy(slot.get(), bank.pieces(key)), event));
     } catch (EpException e) {
       arena.giveBack(slot.get());
       LOG.log(System.Logger.Level.WARNING, key + " could not be copied", e);
@@ -59,13 +66,14 @@ public final class ExpertSlots implements ResidencyActions, AutoCloseable {
 
   @Override
   public FillEnd awaitFill(ExpertKey key) {
-    SlotCopy copy = copies.remove(key);
-    if (copy == null) {
+    Fill fill = copies.remove(key);
+    if (fill == null) {
       throw new IllegalStateException(key + " is not being copied");
     }
     long start = System.nanoTime();
-    FillEnd end = copy.await();
+    FillEnd end = fill.copy().await();
     waitNanos += System.nanoTime() - start;
+    commit(fill.event(), key, end);
     if (end == FillEnd.FAILED) {
       arena.giveBack(takeSlot(key));
     }
@@ -79,6 +87,23 @@ public final class ExpertSlots implements ResidencyActions, AutoCloseable {
       throw new IllegalStateException(key + " has no slot");
     }
     bank.publish(key, slot);
+    PublishEvent event = new PublishEvent();
+    if (event.shouldCommit()) {
+      event.layer = key.layer();
+      event.expert = key.expert();
+      event.commit();
+    }
+  }
+
+  private void commit(FillEvent event, ExpertKey key, FillEnd end) {
+    event.end();
+    if (event.shouldCommit()) {
+      event.layer = key.layer();
+      event.expert = key.expert();
+      event.bytes = layout.layer(key).expertBytes();
+      event.end = end.name();
+      event.commit();
+    }
   }
 
   @Override

@@ -7,7 +7,10 @@ import dev.expertbank.qmoe.bank.ExpertBank;
 import dev.expertbank.qmoe.bank.ExpertSlots;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.RouteCounters;
+import dev.expertbank.qmoe.events.BoundaryEvent;
+import dev.expertbank.qmoe.events.ResizeEvent;
 import dev.expertbank.residency.BudgetLease;
+import dev.expertbank.residency.ExpertKey;
 import dev.expertbank.residency.HeatProfile;
 import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.HeatTable;
@@ -63,6 +66,7 @@ public final class Residency implements AutoCloseable {
   private final Deque<ResizeOutcome> resizes = new ArrayDeque<>();
   private final ReclaimRegistration registration;
   private final Optional<Prefill> prefill;
+  private final ManagementBean bean;
   private volatile ResidencyMetrics metrics;
 
   private Residency(
@@ -80,7 +84,8 @@ public final class Residency implements AutoCloseable {
     ledger = new ResidencyLedger(plan.layout(), budget.allowance().limit());
     slots = new ExpertSlots(bank, plan.layout(), device, budget.allowance());
     counters =
-        device.openRouteCounters(plan.layout().layers().stream().map(LayerLayout::experts).toList());
+        device.openRouteCounters(
+            plan.layout().layers().stream().map(LayerLayout::experts).toList());
     boundary =
         new ResidencyBoundary(
             ledger,
@@ -91,6 +96,7 @@ public final class Residency implements AutoCloseable {
             slots);
     registration = budget.governor().registerReclaimable(new Reclaim(safePoints));
     metrics = snapshot();
+    bean = new ManagementBean(device.name(), budget.allowance().holder().number(), this::metrics);
   }
 
   /** What the options come to for a model. */
@@ -171,7 +177,10 @@ public final class Residency implements AutoCloseable {
     if (!boundary.isArmed()) {
       return DISABLED;
     }
+    BoundaryEvent event = new BoundaryEvent();
+    event.begin();
     ResidencyOutcome outcome = boundary.consume(() -> SafePoint.CLEAR);
+    commit(event, outcome);
     if (outcome instanceof ResidencyOutcome.Failed(String reason)) {
       LOG.log(System.Logger.Level.WARNING, "residency has disarmed itself: " + reason);
     }
@@ -179,13 +188,32 @@ public final class Residency implements AutoCloseable {
     return outcome;
   }
 
-  /** Changes the budget. */
-  public ResizeOutcome resize(ResizeRequest request) {
-    return resize(request, new Governed());
+  private static void commit(BoundaryEvent event, ResidencyOutcome outcome) {
+    event.end();
+    if (event.shouldCommit()) {
+      event.outcome = outcome.getClass().getSimpleName();
+      if (outcome instanceof ResidencyOutcome.Applied applied) {
+        event.hits = applied.use().hits();
+        event.misses = applied.use().misses();
+        event.startedBytes = applied.moves().startedBytes();
+      }
+      event.commit();
+    }
   }
 
-  private ResizeOutcome resize(ResizeRequest request, BudgetLease lease) {
-    ResizeOutcome outcome = boundary.resize(request, this::safePoint, lease);
+  /** Changes the budget. */
+  public ResizeOutcome resize(ResizeRequest request) {
+    ResizeEvent event = new ResizeEvent();
+    event.begin();
+    ResizeOutcome outcome = boundary.resize(request, this::safePoint, new Governed());
+    event.end();
+    if (event.shouldCommit()) {
+      event.direction = request.direction().name();
+      event.requestedBytes = request.bytes();
+      event.achievedBytes = outcome.achievedBytes();
+      event.extent = outcome.extent().name();
+      event.commit();
+    }
     resizes.addLast(outcome);
     if (resizes.size() > RESIZES) {
       resizes.removeFirst();
@@ -220,7 +248,7 @@ public final class Residency implements AutoCloseable {
   }
 
   private ResidencyMetrics snapshot() {
-    List<dev.expertbank.residency.ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
+    List<ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
     return new ResidencyMetrics(
         boundary.totals().use().byteHitRate(),
         boundary.isArmed(),
@@ -240,6 +268,7 @@ public final class Residency implements AutoCloseable {
 
   @Override
   public void close() {
+    bean.close();
     registration.close();
     counters.disarm();
     try {

@@ -73,6 +73,9 @@ public interface Device extends AutoCloseable {
    */
   RouteCounters openRouteCounters(List<Integer> experts);
 
+  /** From the next run on, the sink gets every route. */
+  void recordRoutes(RouteSink sink);
+
   /** Called once, after every kernel of the device has been closed and every slot released. */
   @Override
   void close();

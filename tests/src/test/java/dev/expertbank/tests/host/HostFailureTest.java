@@ -19,6 +19,7 @@ class HostFailureTest {
           CLAIM       | no session:                      | node 'n0' (ai.onnx::Neg) [claim.failed] the claim rule threw java.lang.IllegalStateException: thrown on purpose in CLAIM
           CLAIM_ERROR | no session:                      | the claim rule threw java.lang.StackOverflowError: thrown on purpose in CLAIM_ERROR
           COMPILE     | no session:                      | thrown on purpose in COMPILE
+          SESSION_CREATED | no session:                  | thrown on purpose in SESSION_CREATED
           COMPUTE     | run failed:                      | thrown on purpose in COMPUTE
           BOUNDARY    | ran [-0.0, -2.0, -0.0]           | outcome Optional[Failed[reason=java.lang.IllegalStateException: thrown on purpose in BOUNDARY]]
           CLOSE_NODE  | ran [-0.0, -2.0, -0.0]           | thrown on purpose in CLOSE_NODE

@@ -50,8 +50,7 @@ class FaultInjectionTest {
 
   @ParameterizedTest
   @EnumSource
-  void whateverFailsTheOutputStaysAndNothingIsLost(FaultPlan.Operation operation)
-      throws Exception {
+  void whateverFailsTheOutputStaysAndNothingIsLost(FaultPlan.Operation operation) throws Exception {
     int call = 1;
     FaultPlan plan = FaultPlan.at(operation, call);
     while (scenario(plan)) {
@@ -78,14 +77,14 @@ class FaultInjectionTest {
         var memory = MemoryGovernors.forDevice("host", Map.of());
         var session = SmallQMoe.ENVIRONMENT.createSession(model.toString(), options)) {
       ProviderSession provider = registration.sessions().getFirst();
+      long shrunk = 0;
       for (int run = 0; run < RUNS; run++) {
         if (run == RUNS / 3) {
-          resize(provider, Direction.SHRINK);
+          shrunk = resize(provider, Direction.SHRINK, EIGHTY_PERCENT - TWENTY_PERCENT);
         } else if (run == 2 * RUNS / 3) {
-          resize(provider, Direction.GROW);
+          assertThat(resize(provider, Direction.GROW, shrunk)).isEqualTo(shrunk);
         }
-        assertThat(SmallQMoe.run(session, SmallQMoe.tokens(1, run)))
-            .isDeepEqualTo(expected[run]);
+        assertThat(SmallQMoe.run(session, SmallQMoe.tokens(1, run))).isDeepEqualTo(expected[run]);
         ResidencyMetrics metrics = provider.metrics().orElseThrow();
         assertThat(metrics.committedBytes()).isLessThanOrEqualTo(metrics.heldBytes());
         assertThat(metrics.heldBytes()).isLessThanOrEqualTo(metrics.budgetBytes());
@@ -97,9 +96,12 @@ class FaultInjectionTest {
     return plan.triggered();
   }
 
-  private static void resize(ProviderSession session, Direction direction) throws Exception {
-    session
-        .resize(new ResizeRequest(direction, EIGHTY_PERCENT - TWENTY_PERCENT))
-        .get(10, TimeUnit.SECONDS);
+  /** The bytes by which the budget has changed. */
+  private static long resize(ProviderSession session, Direction direction, long bytes)
+      throws Exception {
+    return session
+        .resize(new ResizeRequest(direction, bytes))
+        .get(10, TimeUnit.SECONDS)
+        .achievedBytes();
   }
 }

@@ -2,6 +2,7 @@ package dev.expertbank.tests.session;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.expertbank.model.RouteTraceFile;
 import dev.expertbank.residency.HeatProfile;
 import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.HeatTable;
@@ -10,6 +11,7 @@ import dev.expertbank.residency.PolicySettings.PinSettings;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResidencyPolicies;
 import dev.expertbank.residency.simulation.ResidencySimulator;
+import dev.expertbank.residency.simulation.RouteTrace;
 import dev.expertbank.residency.simulation.SimulationResult;
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -108,6 +110,20 @@ class LiveRoutesTest {
             heat,
             ResidencyPolicies.create("lru", new PolicySettings(RoutedModel.LAYOUT))));
     assertThat(HeatProfileText.load(saved, RoutedModel.LAYOUT)).isEqualTo(heat.profile());
+  }
+
+  @Test
+  void aRecordOfTheRoutesIsTheTraceThatMadeThem() throws Exception {
+    Path recorded = directory.resolve("recorded.json");
+    runs(Map.of("routes.record", recorded.toString()));
+    RouteTrace trace = RouteTraceFile.read(recorded).prompts().get("prompt-1");
+    RouteTrace original = PROMPT.trace();
+    assertThat(trace.windows()).hasSameSizeAs(original.windows());
+    for (int window = 0; window < original.windows().size(); window++) {
+      assertThat(trace.windows().get(window))
+          .usingRecursiveComparison()
+          .isEqualTo(original.windows().get(window));
+    }
   }
 
   private static float[][][] runs(Map<String, String> options) throws Exception {

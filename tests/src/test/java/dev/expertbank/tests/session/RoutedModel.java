@@ -16,7 +16,9 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
 
-/** A model of granite's 24 layers of 32 experts, small ones, whose routes are given from outside. */
+/**
+ * A model of granite's 24 layers of 32 experts, small ones, whose routes are given from outside.
+ */
 final class RoutedModel {
   static final int LAYERS = 24;
   static final int EXPERTS = 32;

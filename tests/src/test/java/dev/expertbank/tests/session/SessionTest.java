@@ -217,8 +217,9 @@ class SessionTest {
             "option routing.semantics: 'cuda' is not valid; use one of auto, ort-cpu, ort-cuda");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("budget", "1GiB")))
         .hasMessage(
-            "unknown option 'budget'; valid options are device, fallback, routing.semantics,"
-                + " weights.access");
+            "unknown option 'budget'; valid options are device, fallback, memory.budget,"
+                + " residency.byte-cap, residency.policy, residency.profile.load,"
+                + " residency.profile.save, routes.record, routing.semantics, weights.access");
   }
 
   @Test

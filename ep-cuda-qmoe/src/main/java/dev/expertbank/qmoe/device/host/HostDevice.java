@@ -10,6 +10,7 @@ import dev.expertbank.qmoe.device.FaultPlan.Operation;
 import dev.expertbank.qmoe.device.PrefillStream;
 import dev.expertbank.qmoe.device.QMoeKernel;
 import dev.expertbank.qmoe.device.RouteCounters;
+import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.spi.EpException;
@@ -34,6 +35,7 @@ public final class HostDevice implements Device {
   private final Deque<HostRun> free = new ArrayDeque<>();
   private volatile @Nullable HostRouteCounters routeCounters;
   private volatile @Nullable HostPrefillStream prefillStream;
+  private volatile @Nullable RouteSink routeSink;
   private boolean closed;
 
   public HostDevice() {
@@ -120,6 +122,15 @@ public final class HostDevice implements Device {
     HostRouteCounters counters = new HostRouteCounters(experts, faults);
     routeCounters = counters;
     return counters;
+  }
+
+  @Override
+  public void recordRoutes(RouteSink sink) {
+    routeSink = sink;
+  }
+
+  @Nullable RouteSink routeSink() {
+    return routeSink;
   }
 
   @Nullable HostRouteCounters routeCounters() {

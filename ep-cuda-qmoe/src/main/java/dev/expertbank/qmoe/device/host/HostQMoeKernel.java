@@ -2,11 +2,13 @@ package dev.expertbank.qmoe.device.host;
 
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.QMoeKernel;
+import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.KernelContext.Tensor;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import org.jspecify.annotations.Nullable;
 
 /** One node on the CPU: the C kernels, run on ONNX Runtime's intra-op threads. */
@@ -16,6 +18,7 @@ final class HostQMoeKernel implements QMoeKernel {
   private final MemorySegment specStruct;
   private final LayerExperts experts;
   private final int layer;
+  private final int topK;
   private final long tokenBytes;
   private final long routerBytes;
 
@@ -24,6 +27,7 @@ final class HostQMoeKernel implements QMoeKernel {
     this.specStruct = HostSpec.allocate(arena, spec);
     this.experts = experts;
     this.layer = layer;
+    this.topK = spec.topK();
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
   }
@@ -42,11 +46,13 @@ final class HostQMoeKernel implements QMoeKernel {
     long outputAddress = output.data().address();
     long chunk = Math.min(tokens, HostKernels.MAX_RUN_TOKENS);
     HostRun run = device.acquire(HostKernels.workspaceBytes(specStruct, chunk));
+    HostPrefillStream stream = device.prefillStream();
     HostRouteCounters counters = device.routeCounters();
     long header = counters == null ? 0 : counters.header();
     run.setWindow(header, counters == null ? 0 : counters.counts(layer));
     try {
       for (long first = 0; first < tokens; first += chunk) {
+        long count = Math.min(chunk, tokens - first);
         run.set(
             specStruct.address(),
             experts.table().rows().address(),
@@ -54,16 +60,31 @@ final class HostQMoeKernel implements QMoeKernel {
             routerAddress + first * routerBytes,
             routerWeights == null ? 0 : weightsAddress + first * routerBytes,
             outputAddress + first * tokenBytes,
-            Math.min(chunk, tokens - first));
-        HostKernels.prepare(run.struct());
-        HostPrefillStream stream = device.prefillStream();
-        if (stream == null || !stream.compute(context, run, experts, chunk)) {
+            count);
+        prepare(run, Math.toIntExact(count));
+        if (stream == null || !stream.compute(context, run, experts, count)) {
           context.parallelFor(HostKernels.FC1, run.fc1Tasks(), run.struct());
           context.parallelFor(HostKernels.FC2, run.fc2Tasks(), run.struct());
         }
       }
     } finally {
       device.release(run);
+    }
+  }
+
+  private void prepare(HostRun run, int tokens) {
+    RouteSink sink = device.routeSink();
+    if (sink == null) {
+      HostKernels.prepare(run.struct());
+      return;
+    }
+    try (Arena recorded = Arena.ofConfined()) {
+      MemorySegment selected = recorded.allocate(ValueLayout.JAVA_INT, (long) tokens * topK);
+      run.setSelected(selected.address());
+      HostKernels.prepare(run.struct());
+      sink.routes(layer, selected.toArray(ValueLayout.JAVA_INT));
+    } finally {
+      run.setSelected(0);
     }
   }
 

@@ -47,6 +47,7 @@ final class HostRun implements AutoCloseable {
   private static final long TOKENS = offset("tokens");
   private static final long WINDOW_HEADER = offset("window_header");
   private static final long WINDOW_COUNTS = offset("window_counts");
+  private static final long SELECTED_EXPERT = offset("selected_expert");
   private static final long FC1_TASKS = offset("fc1_tasks");
   private static final long FC2_TASKS = offset("fc2_tasks");
   private static final long FC1_TASKS_PER_EXPERT = offset("fc1_tasks_per_expert");
@@ -89,6 +90,11 @@ final class HostRun implements AutoCloseable {
   void setWindow(long header, long counts) {
     struct.set(ValueLayout.JAVA_LONG, WINDOW_HEADER, header);
     struct.set(ValueLayout.JAVA_LONG, WINDOW_COUNTS, counts);
+  }
+
+  /** Where the selected experts of each row go; 0 for nowhere. */
+  void setSelected(long selected) {
+    struct.set(ValueLayout.JAVA_LONG, SELECTED_EXPERT, selected);
   }
 
   long fc1Tasks() {

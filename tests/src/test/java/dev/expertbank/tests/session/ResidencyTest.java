@@ -1,0 +1,303 @@
+package dev.expertbank.tests.session;
+
+import static dev.expertbank.tests.session.SmallQMoe.run;
+import static dev.expertbank.tests.session.SmallQMoe.tokens;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import ai.onnxruntime.OrtException;
+import dev.expertbank.memory.MemoryGovernors;
+import dev.expertbank.memory.Tier;
+import dev.expertbank.residency.ResidencyMetrics;
+import dev.expertbank.residency.ResidencyOutcome;
+import dev.expertbank.residency.ResizeOutcome;
+import dev.expertbank.residency.ResizeRequest;
+import dev.expertbank.residency.ResizeRequest.Direction;
+import dev.expertbank.spi.BoundaryOutcome;
+import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.ProviderSession;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
+import jdk.jfr.Recording;
+import jdk.jfr.consumer.RecordingFile;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Residency in a session: what it may never change, and what an application can ask of it. */
+@Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class ResidencyTest {
+  private static final int LAYERS = 3;
+
+  /** Weights, scales and biases of both projections: (2048 + 512 + 256) + (1024 + 256 + 256). */
+  private static final long EXPERT_BYTES = 4352;
+
+  private static final long SLOT_BYTES = 8192;
+  private static final long WHOLE_BANK = LAYERS * SmallQMoe.EXPERTS * SLOT_BYTES;
+
+  @TempDir Path directory;
+
+  private Path model;
+
+  @BeforeEach
+  void writeModel() {
+    model = SmallQMoe.write(directory, LAYERS);
+  }
+
+  @Test
+  void withoutABudgetThereIsNoResidency() throws Exception {
+    try (var open = SmallQMoe.open(model, Map.of())) {
+      run(open.session(), tokens(1, 1));
+      ProviderSession session = session(open);
+      assertThat(session.lastBoundaryOutcome()).contains(BoundaryOutcome.notResident());
+      assertThat(session.metrics()).isEmpty();
+      assertThat(session.resize(grow(1)))
+          .failsWithin(10, TimeUnit.SECONDS)
+          .withThrowableThat()
+          .withMessageContaining("create the session with a memory.budget");
+    }
+  }
+
+  @Test
+  void theWholeBankBecomesResidentAndEveryUseHits() throws Exception {
+    Map<String, String> options = Map.of("memory.budget", "1GiB", "residency.policy", "whole-bank");
+    try (var open = SmallQMoe.open(model, options)) {
+      for (int i = 0; i < 2; i++) {
+        run(open.session(), tokens(1, i));
+      }
+      ResidencyMetrics filled = session(open).metrics().orElseThrow();
+      assertThat(filled.residentExperts()).isEqualTo(LAYERS * SmallQMoe.EXPERTS);
+      assertThat(filled.residentBytes()).isEqualTo(LAYERS * SmallQMoe.EXPERTS * EXPERT_BYTES);
+      assertThat(filled.budgetBytes()).as("no more than can be used").isEqualTo(WHOLE_BANK);
+      assertThat(filled.heldBytes()).isEqualTo(WHOLE_BANK);
+      assertThat(filled.totals().use().hits()).isZero();
+      run(open.session(), tokens(1, 9));
+      ResidencyMetrics used = session(open).metrics().orElseThrow();
+      assertThat(used.totals().use().hits()).isEqualTo(LAYERS * SmallQMoe.TOP_K);
+      assertThat(session(open).lastBoundaryOutcome().orElseThrow())
+          .isInstanceOfSatisfying(
+              BoundaryOutcome.Resident.class,
+              resident ->
+                  assertThat(resident.residency()).isInstanceOf(ResidencyOutcome.Applied.class));
+    }
+  }
+
+  @Test
+  void aBudgetIsGivenBackWithTheSession() throws Exception {
+    try (var memory = MemoryGovernors.forDevice("host", Map.of())) {
+      try (var open =
+          SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
+        for (int i = 0; i < 4; i++) {
+          run(open.session(), tokens(1, i));
+        }
+        assertThat(memory.governor().usage(Tier.HOST).assigned()).isEqualTo(64 << 10);
+        assertThat(memory.governor().usage(Tier.HOST).mapped()).isEqualTo(64 << 10);
+      }
+      assertThat(memory.governor().usage(Tier.HOST).claimed()).isZero();
+      assertThat(memory.governor().leakReport()).isEmpty();
+    }
+  }
+
+  @Test
+  void aResizeFromAnotherThreadTakesEffectBetweenRuns() throws Exception {
+    List<float[][]> expected = expected(8);
+    Map<String, String> options =
+        Map.of("memory.budget", Long.toString(percent(80)), "residency.policy", "lru");
+    try (var open = SmallQMoe.open(model, options);
+        var pool = Executors.newSingleThreadExecutor()) {
+      AtomicBoolean stop = new AtomicBoolean();
+      Future<Integer> runs =
+          pool.submit(
+              () -> {
+                int count = 0;
+                while (!stop.get() || count < expected.size()) {
+                  int seed = count++ % expected.size();
+                  assertThat(run(open.session(), tokens(1, seed)))
+                      .isDeepEqualTo(expected.get(seed));
+                }
+                return count;
+              });
+      for (int i = 0; i < 20; i++) {
+        ResizeOutcome shrunk = session(open).resize(shrink(percent(60))).get(10, TimeUnit.SECONDS);
+        assertThat(shrunk.extent()).isEqualTo(ResizeOutcome.Extent.FULL);
+        ResidencyMetrics small = session(open).metrics().orElseThrow();
+        assertThat(small.heldBytes()).isLessThanOrEqualTo(percent(80) - percent(60));
+        ResizeOutcome grown = session(open).resize(grow(percent(60))).get(10, TimeUnit.SECONDS);
+        assertThat(grown.after()).isEqualTo(percent(80));
+      }
+      stop.set(true);
+      assertThat(runs.get(30, TimeUnit.SECONDS)).isPositive();
+    }
+  }
+
+  @Test
+  void managementAndFlightRecorderSeeASessionWhileItIsOpen() throws Exception {
+    MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+    ObjectName any = new ObjectName("dev.expertbank:type=Residency,*");
+    Path file = directory.resolve("events.jfr");
+    try (var recording = new Recording()) {
+      for (String event : List.of("Claim", "Fill", "Publish", "Boundary", "Resize")) {
+        recording.enable("dev.expertbank." + event).withoutThreshold();
+      }
+      recording.start();
+      try (var open =
+          SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
+        for (int i = 0; i < 3; i++) {
+          run(open.session(), tokens(1, 1));
+        }
+        assertThat(session(open).resize(shrink(1))).succeedsWithin(10, TimeUnit.SECONDS);
+        ObjectName name = server.queryNames(any, null).iterator().next();
+        ResidencyMetrics metrics = session(open).metrics().orElseThrow();
+        assertThat(server.getAttribute(name, "Hits"))
+            .isEqualTo(metrics.totals().use().hits())
+            .isNotEqualTo(0L);
+        assertThat(server.getAttribute(name, "HeldBytes")).isEqualTo(metrics.heldBytes());
+      }
+      assertThat(server.queryNames(any, null)).isEmpty();
+      recording.dump(file);
+    }
+    assertThat(
+            RecordingFile.readAllEvents(file).stream().map(event -> event.getEventType().getName()))
+        .contains(
+            "dev.expertbank.Claim",
+            "dev.expertbank.Fill",
+            "dev.expertbank.Publish",
+            "dev.expertbank.Boundary",
+            "dev.expertbank.Resize");
+  }
+
+  @Test
+  void aClosedSessionRefusesToResize() throws Exception {
+    ProviderSession session;
+    try (var open = SmallQMoe.open(model, Map.of("memory.budget", "64KiB"))) {
+      session = session(open);
+    }
+    assertThat(session.resize(grow(1)))
+        .failsWithin(10, TimeUnit.SECONDS)
+        .withThrowableThat()
+        .withMessageContaining("the session is closed");
+  }
+
+  @Test
+  void twoSessionsNeverHoldMoreThanTheirDeviceHas() throws Exception {
+    List<float[][]> expected = expected(4);
+    long limit = WHOLE_BANK;
+    Map<String, String> options =
+        Map.of("memory.budget", Long.toString(limit / 2), "residency.policy", "lru");
+    try (var memory = MemoryGovernors.forDevice("host", Map.of(Tier.HOST, limit));
+        var first = SmallQMoe.open(model, options);
+        var second = SmallQMoe.open(model, options);
+        var pool = Executors.newFixedThreadPool(2)) {
+      memory.governor().setLimit(Tier.HOST, limit);
+      assertThatThrownBy(() -> SmallQMoe.open(model, options))
+          .isInstanceOf(OrtException.class)
+          .hasMessageContaining("memory.");
+      List<Callable<Boolean>> tasks = new ArrayList<>();
+      for (var open : List.of(first, second)) {
+        tasks.add(
+            () -> {
+              SplittableRandom random = new SplittableRandom(open == first ? 1 : 2);
+              for (int i = 0; i < 200; i++) {
+                int seed = i % expected.size();
+                assertThat(run(open.session(), tokens(1, seed))).isDeepEqualTo(expected.get(seed));
+                if (i % 5 == 0) {
+                  long bytes = random.nextLong(1, limit / 2);
+                  ResizeRequest request = random.nextBoolean() ? grow(bytes) : shrink(bytes);
+                  assertThat(session(open).resize(request)).succeedsWithin(60, TimeUnit.SECONDS);
+                }
+                assertThat(memory.governor().usage(Tier.HOST).claimed()).isLessThanOrEqualTo(limit);
+                ResidencyMetrics metrics = session(open).metrics().orElseThrow();
+                assertThat(metrics.armed()).isTrue();
+                assertThat(metrics.quarantinedSlots()).isZero();
+              }
+              return true;
+            });
+      }
+      for (Future<Boolean> result : pool.invokeAll(tasks)) {
+        assertThat(result.get()).isTrue();
+      }
+    }
+    assertThat(MemoryGovernors.leakReport()).isEmpty();
+  }
+
+  @Test
+  void whatCannotBeHonouredIsRefusedWhenTheSessionIsCreated() throws Exception {
+    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("memory.budget", "8GB")))
+        .isInstanceOf(EpException.class)
+        .hasMessageContaining("'8GB' is not valid; use off, auto or a number of bytes such as");
+    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("residency.policy", "oracle")))
+        .isInstanceOf(EpException.class)
+        .hasMessageContaining("adaptive, hot-set, lru, static-profile, whole-bank");
+    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("memory.budget", "4096")))
+        .isInstanceOf(OrtException.class)
+        .hasMessageContaining("[memory.budget]")
+        .hasMessageContaining("holds no expert: the smallest takes " + SLOT_BYTES);
+    assertThatThrownBy(
+            () ->
+                SmallQMoe.open(
+                    model, Map.of("memory.budget", "64KiB", "residency.byte-cap", "100")))
+        .hasMessageContaining("[residency.byte-cap]");
+    assertThatThrownBy(
+            () ->
+                SmallQMoe.open(
+                    model, Map.of("memory.budget", "64KiB", "residency.policy", "static-profile")))
+        .hasMessageContaining("set residency.profile.load");
+    Path noProfile = Files.writeString(directory.resolve("no.profile"), "text");
+    assertThatThrownBy(
+            () ->
+                SmallQMoe.open(
+                    model,
+                    Map.of(
+                        "memory.budget", "64KiB", "residency.profile.load", noProfile.toString())))
+        .hasMessageContaining("[profile.format]");
+    assertThatThrownBy(
+            () ->
+                SmallQMoe.open(
+                    model,
+                    Map.of("memory.budget", "64KiB", "residency.profile.save", "/no/such/file")))
+        .hasMessageContaining("[profile.write]");
+    assertThatThrownBy(
+            () -> SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "weights.access", "copy")))
+        .hasMessageContaining("exclude each other");
+    assertThat(MemoryGovernors.leakReport()).isEmpty();
+  }
+
+  private List<float[][]> expected(int seeds) throws OrtException {
+    List<float[][]> outputs = new ArrayList<>();
+    try (var open = SmallQMoe.open(model, Map.of())) {
+      for (int seed = 0; seed < seeds; seed++) {
+        outputs.add(run(open.session(), tokens(1, seed)));
+      }
+    }
+    return outputs;
+  }
+
+  private static ProviderSession session(SmallQMoe.Open open) {
+    return open.registration().sessions().getFirst();
+  }
+
+  private static long percent(int percent) {
+    return WHOLE_BANK * percent / 100;
+  }
+
+  private static ResizeRequest grow(long bytes) {
+    return new ResizeRequest(Direction.GROW, bytes);
+  }
+
+  private static ResizeRequest shrink(long bytes) {
+    return new ResizeRequest(Direction.SHRINK, bytes);
+  }
+}
