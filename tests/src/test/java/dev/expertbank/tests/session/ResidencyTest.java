@@ -48,6 +48,9 @@ class ResidencyTest {
   private static final long SLOT_BYTES = 8192;
   private static final long WHOLE_BANK = LAYERS * SmallQMoe.EXPERTS * SLOT_BYTES;
 
+  /** Two sessions have 10,000 runs together. */
+  private static final int RUNS_PER_SESSION = 5_000;
+
   @TempDir Path directory;
 
   private Path model;
@@ -92,6 +95,19 @@ class ResidencyTest {
               BoundaryOutcome.Resident.class,
               resident ->
                   assertThat(resident.residency()).isInstanceOf(ResidencyOutcome.Applied.class));
+    }
+  }
+
+  @Test
+  void aPolicyFromAnotherJarIsChosenByItsName() throws Exception {
+    Map<String, String> options =
+        Map.of("memory.budget", "1GiB", "residency.policy", EvenExpertsPolicyFactory.NAME);
+    try (var open = SmallQMoe.open(model, options)) {
+      for (int i = 0; i < 2; i++) {
+        run(open.session(), tokens(1, i));
+      }
+      assertThat(session(open).metrics().orElseThrow().residentExperts())
+          .isEqualTo(LAYERS * SmallQMoe.EXPERTS / 2);
     }
   }
 
@@ -210,7 +226,7 @@ class ResidencyTest {
         tasks.add(
             () -> {
               SplittableRandom random = new SplittableRandom(open == first ? 1 : 2);
-              for (int i = 0; i < 200; i++) {
+              for (int i = 0; i < RUNS_PER_SESSION; i++) {
                 int seed = i % expected.size();
                 assertThat(run(open.session(), tokens(1, seed))).isDeepEqualTo(expected.get(seed));
                 if (i % 5 == 0) {

@@ -3,6 +3,7 @@ package dev.expertbank.tests.session;
 import ai.onnxruntime.OnnxTensor;
 import ai.onnxruntime.OrtEnvironment;
 import ai.onnxruntime.OrtException;
+import ai.onnxruntime.OrtLoggingLevel;
 import ai.onnxruntime.OrtSession;
 import dev.expertbank.api.ExecutionProviders;
 import dev.expertbank.api.Registration;
@@ -59,6 +60,7 @@ final class SmallQMoe {
       throws OrtException {
     var options = new OrtSession.SessionOptions();
     try {
+      options.setSessionLogLevel(OrtLoggingLevel.ORT_LOGGING_LEVEL_ERROR);
       configure.accept(options);
       Registration registration =
           ExecutionProviders.require("CudaQMoE").register(ENVIRONMENT, options, providerOptions);
