@@ -35,8 +35,8 @@ public final class ExpertBank implements AutoCloseable {
   }
 
   /**
-   * Opens a layer: all experts of a node. Layers are numbered from 0 in the
-   * order in which they are opened.
+   * Opens a layer: all experts of a node. Layers are numbered from 0 in the order in which they are
+   * opened.
    *
    * @param modelDirectory the folder that external data is relative to
    * @return valid until the bank is closed

@@ -19,6 +19,8 @@ import java.util.TreeMap;
 final class SlotArena {
   private static final System.Logger LOG = System.getLogger(SlotArena.class.getName());
 
+  private static final int CLOSE_ATTEMPTS = 2;
+
   private final Device device;
   private final MappedAllowance allowance;
   private final TreeMap<Long, Deque<Slot>> free = new TreeMap<>();
@@ -89,10 +91,13 @@ final class SlotArena {
   /** Gives every slot back; nothing reads or writes any of them any more. */
   void close() {
     free.clear();
-    for (Slot slot : Set.copyOf(held)) {
-      if (!release(slot) && !release(slot)) {
-        LOG.log(System.Logger.Level.WARNING, "a slot of " + slot.bytes() + " bytes is lost");
+    for (int attempt = 0; attempt < CLOSE_ATTEMPTS && !held.isEmpty(); attempt++) {
+      for (Slot slot : Set.copyOf(held)) {
+        release(slot);
       }
+    }
+    if (!held.isEmpty()) {
+      LOG.log(System.Logger.Level.WARNING, held.size() + " slots could not be given back");
     }
   }
 }

@@ -25,10 +25,8 @@ final class Prefill implements AutoCloseable {
    * @throws dev.expertbank.spi.EpException {@code memory.…} or {@code device.memory}
    */
   static Prefill open(BankBudget budget, Device device, ResidencyLayout layout) {
-    long slotBytes =
-        layout.layers().stream().mapToLong(LayerLayout::slotBytes).max().orElseThrow();
-    MemoryLease lease =
-        budget.claimStaging(device.tier(), Math.multiplyExact(SLOTS, slotBytes));
+    long slotBytes = layout.layers().stream().mapToLong(LayerLayout::slotBytes).max().orElseThrow();
+    MemoryLease lease = budget.claimStaging(device.tier(), Math.multiplyExact(SLOTS, slotBytes));
     try {
       return new Prefill(device.openPrefillStream(slotBytes), lease);
     } catch (RuntimeException | Error e) {

@@ -25,8 +25,8 @@ public interface Device extends AutoCloseable {
   QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer);
 
   /**
-   * From now on, prefill streams cold experts through two slots, each copied while the one before is
-   * computed on. A run that finds the slots in use by another reads its experts in place.
+   * From now on, prefill streams cold experts through two slots, each copied while the one before
+   * is computed on. A run that finds the slots in use by another reads its experts in place.
    *
    * @param slotBytes a multiple of {@link #slotGranularity}, enough for every expert
    * @return to be released before the device is closed

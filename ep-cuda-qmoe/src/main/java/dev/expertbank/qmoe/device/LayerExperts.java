@@ -4,7 +4,9 @@ import dev.expertbank.qmoe.bank.AddressTable;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
-/** The experts of one layer, as a device sees them. Nothing here changes while a run is in flight. */
+/**
+ * The experts of one layer, as a device sees them. Nothing here changes while a run is in flight.
+ */
 public interface LayerExperts {
   /** Where kernels find every expert. */
   AddressTable table();

@@ -144,6 +144,9 @@ public final class HotSetPolicy implements ResidencyPolicy {
 
   /** Makes it for ServiceLoader. */
   public static final class Factory implements ResidencyPolicyFactory {
+    /** For ServiceLoader. */
+    public Factory() {}
+
     @Override
     public String name() {
       return NAME;

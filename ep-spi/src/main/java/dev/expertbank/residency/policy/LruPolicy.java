@@ -18,6 +18,9 @@ public final class LruPolicy implements ResidencyPolicy {
   /** The policy's name. */
   public static final String NAME = "lru";
 
+  /** It has nothing to set. */
+  public LruPolicy() {}
+
   @Override
   public String name() {
     return NAME;
@@ -40,6 +43,9 @@ public final class LruPolicy implements ResidencyPolicy {
 
   /** Makes it for ServiceLoader. */
   public static final class Factory implements ResidencyPolicyFactory {
+    /** For ServiceLoader. */
+    public Factory() {}
+
     @Override
     public String name() {
       return NAME;

@@ -42,6 +42,9 @@ public final class StaticProfilePolicy implements ResidencyPolicy {
 
   /** Makes it for ServiceLoader. */
   public static final class Factory implements ResidencyPolicyFactory {
+    /** For ServiceLoader. */
+    public Factory() {}
+
     @Override
     public String name() {
       return NAME;

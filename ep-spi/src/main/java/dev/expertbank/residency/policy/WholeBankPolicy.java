@@ -32,6 +32,9 @@ public final class WholeBankPolicy implements ResidencyPolicy {
 
   /** Makes it for ServiceLoader. */
   public static final class Factory implements ResidencyPolicyFactory {
+    /** For ServiceLoader. */
+    public Factory() {}
+
     @Override
     public String name() {
       return NAME;

@@ -14,6 +14,9 @@ import java.util.List;
  * compare with at equal bytes.
  */
 public final class LayerSplitPolicy implements ResidencyPolicy {
+  /** It has nothing to set. */
+  public LayerSplitPolicy() {}
+
   @Override
   public String name() {
     return "layer-split";

@@ -63,7 +63,13 @@ public final class PrefillStreaming {
           metrics.copyNanos() * 1e-9,
           metrics.waitNanos() * 1e-9,
           100.0 * (metrics.copyNanos() - metrics.waitNanos()) / metrics.copyNanos());
-      if (!place.sessions().getFirst().metrics().orElseThrow().prefill().equals(PrefillStreamMetrics.NONE)) {
+      if (!place
+          .sessions()
+          .getFirst()
+          .metrics()
+          .orElseThrow()
+          .prefill()
+          .equals(PrefillStreamMetrics.NONE)) {
         throw new IllegalStateException("the other session streamed");
       }
     } finally {

@@ -19,6 +19,7 @@ final class GraniteRoutes {
    *
    * @param runs {@code [runs][rows][layers][top k]}: the prompt, then one run for each token
    */
+  @SuppressWarnings("ArrayRecordComponent") // shared, and nobody writes to it
   record Prompt(int[][][][] runs) {
     RouteTrace trace() {
       RouteTrace.Builder builder =
@@ -37,10 +38,12 @@ final class GraniteRoutes {
         Objects.requireNonNull(
             GraniteRoutes.class.getResourceAsStream("/routes/granite-3.0-1b-a400m.json"))) {
       Map<?, ?> prompts = (Map<?, ?>) JSON.std.mapFrom(in).get("prompts");
-      Map<?, ?> prompt = (Map<?, ?>) Objects.requireNonNull(prompts).get(name);
-      List<?> decode = (List<?>) Objects.requireNonNull(prompt).get("decode");
+      Map<?, ?> prompt =
+          Objects.requireNonNull((Map<?, ?>) Objects.requireNonNull(prompts).get(name));
+      List<?> prefill = list(prompt, "prefill");
+      List<?> decode = list(prompt, "decode");
       int[][][][] runs = new int[1 + decode.size()][][][];
-      runs[0] = rows((List<?>) prompt.get("prefill"));
+      runs[0] = rows(prefill);
       for (int token = 0; token < decode.size(); token++) {
         runs[token + 1] = rows(List.of(Objects.requireNonNull(decode.get(token))));
       }
@@ -48,6 +51,10 @@ final class GraniteRoutes {
     } catch (IOException e) {
       throw new java.io.UncheckedIOException(e);
     }
+  }
+
+  private static List<?> list(Map<?, ?> prompt, String member) {
+    return Objects.requireNonNull((List<?>) prompt.get(member));
   }
 
   private static int[][][] rows(List<?> rows) {

@@ -17,6 +17,7 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -116,7 +117,8 @@ class LiveRoutesTest {
   void aRecordOfTheRoutesIsTheTraceThatMadeThem() throws Exception {
     Path recorded = directory.resolve("recorded.json");
     runs(Map.of("routes.record", recorded.toString()));
-    RouteTrace trace = RouteTraceFile.read(recorded).prompts().get("prompt-1");
+    RouteTrace trace =
+        Objects.requireNonNull(RouteTraceFile.read(recorded).prompts().get("prompt-1"));
     RouteTrace original = PROMPT.trace();
     assertThat(trace.windows()).hasSameSizeAs(original.windows());
     for (int window = 0; window < original.windows().size(); window++) {

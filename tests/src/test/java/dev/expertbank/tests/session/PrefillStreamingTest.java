@@ -29,8 +29,7 @@ class PrefillStreamingTest {
   private static final int EXPERTS = LAYERS * SmallQMoe.EXPERTS;
   private static final long SLOT_BYTES = 8192;
   private static final Map<String, String> STREAMING =
-      Map.of(
-          "memory.budget", Long.toString(EXPERTS * SLOT_BYTES / 4), "prefill.streaming", "on");
+      Map.of("memory.budget", Long.toString(EXPERTS * SLOT_BYTES / 4), "prefill.streaming", "on");
 
   @TempDir Path directory;
 

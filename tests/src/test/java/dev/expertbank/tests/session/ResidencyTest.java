@@ -222,11 +222,18 @@ class ResidencyTest {
           .isInstanceOf(OrtException.class)
           .hasMessageContaining("memory.");
       List<Callable<Boolean>> tasks = new ArrayList<>();
+      int seeds = 0;
       for (var open : List.of(first, second)) {
+        int ownSeed = seeds++;
         tasks.add(
             () -> {
+<<<<<<< HEAD
               SplittableRandom random = new SplittableRandom(open == first ? 1 : 2);
               for (int i = 0; i < RUNS_PER_SESSION; i++) {
+=======
+              SplittableRandom random = new SplittableRandom(ownSeed);
+              for (int i = 0; i < 200; i++) {
+>>>>>>> bank
                 int seed = i % expected.size();
                 assertThat(run(open.session(), tokens(1, seed))).isDeepEqualTo(expected.get(seed));
                 if (i % 5 == 0) {
