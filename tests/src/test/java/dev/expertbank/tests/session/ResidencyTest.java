@@ -227,13 +227,8 @@ class ResidencyTest {
         int ownSeed = seeds++;
         tasks.add(
             () -> {
-<<<<<<< HEAD
-              SplittableRandom random = new SplittableRandom(open == first ? 1 : 2);
-              for (int i = 0; i < RUNS_PER_SESSION; i++) {
-=======
               SplittableRandom random = new SplittableRandom(ownSeed);
-              for (int i = 0; i < 200; i++) {
->>>>>>> bank
+              for (int i = 0; i < RUNS_PER_SESSION; i++) {
                 int seed = i % expected.size();
                 assertThat(run(open.session(), tokens(1, seed))).isDeepEqualTo(expected.get(seed));
                 if (i % 5 == 0) {
