@@ -9,8 +9,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * How fast the threads together read memory that is in no cache: the floor under a decode step, which
- * must read every weight of the chosen experts once.
+ * How fast the threads together read memory that is in no cache: the floor under a decode step,
+ * which must read every weight of the chosen experts once.
  */
 final class ReadBandwidth {
   private static final int LONGS_PER_THREAD = 16 << 20;
