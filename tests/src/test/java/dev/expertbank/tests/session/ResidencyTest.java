@@ -5,15 +5,18 @@ import static dev.expertbank.tests.session.SmallQMoe.tokens;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import ai.onnxruntime.OnnxTensor;
 import ai.onnxruntime.OrtException;
 import dev.expertbank.memory.MemoryGovernors;
 import dev.expertbank.memory.Tier;
+import dev.expertbank.model.OnnxModelBuilder;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResidencyOutcome;
 import dev.expertbank.residency.ResizeOutcome;
 import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.residency.ResizeRequest.Direction;
 import dev.expertbank.spi.BoundaryOutcome;
+import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ProviderSession;
 import java.lang.management.ManagementFactory;
@@ -146,15 +149,19 @@ class ResidencyTest {
                 }
                 return count;
               });
-      for (int i = 0; i < 20; i++) {
-        ResizeOutcome shrunk = session(open).resize(shrink(percent(60))).get(10, TimeUnit.SECONDS);
-        assertThat(shrunk.extent()).isEqualTo(ResizeOutcome.Extent.FULL);
-        ResidencyMetrics small = session(open).metrics().orElseThrow();
-        assertThat(small.heldBytes()).isLessThanOrEqualTo(percent(80) - percent(60));
-        ResizeOutcome grown = session(open).resize(grow(percent(60))).get(10, TimeUnit.SECONDS);
-        assertThat(grown.after()).isEqualTo(percent(80));
+      try {
+        for (int i = 0; i < 20; i++) {
+          ResizeOutcome shrunk =
+              session(open).resize(shrink(percent(60))).get(10, TimeUnit.SECONDS);
+          assertThat(shrunk.extent()).isEqualTo(ResizeOutcome.Extent.FULL);
+          ResidencyMetrics small = session(open).metrics().orElseThrow();
+          assertThat(small.heldBytes()).isLessThanOrEqualTo(percent(80) - percent(60));
+          ResizeOutcome grown = session(open).resize(grow(percent(60))).get(10, TimeUnit.SECONDS);
+          assertThat(grown.after()).isEqualTo(percent(80));
+        }
+      } finally {
+        stop.set(true);
       }
-      stop.set(true);
       assertThat(runs.get(30, TimeUnit.SECONDS)).isPositive();
     }
   }
@@ -193,6 +200,51 @@ class ResidencyTest {
             "dev.expertbank.Publish",
             "dev.expertbank.Boundary",
             "dev.expertbank.Resize");
+  }
+
+  @Test
+  void weightsInsideTheModelAreCopiedIntoSlotsToo() throws Exception {
+    byte[] bytes =
+        SmallQMoe.node(
+                SmallQMoe.weights(OnnxModelBuilder.named("inline"))
+                    .input("x", ElementType.FLOAT, SmallQMoe.rows(SmallQMoe.HIDDEN))
+                    .input("router", ElementType.FLOAT, SmallQMoe.rows(SmallQMoe.EXPERTS))
+                    .output("y", ElementType.FLOAT, SmallQMoe.rows(SmallQMoe.HIDDEN)),
+                "x",
+                "router",
+                "y")
+            .toBytes();
+    float[][] router = {{1, 2, 3, 4, 5, 6, 7, 8}};
+    List<float[][]> outputs = new ArrayList<>();
+    for (String budget : List.of("off", "1MiB")) {
+      try (var open =
+          SmallQMoe.open(
+              options -> SmallQMoe.ENVIRONMENT.createSession(bytes, options),
+              Map.of("memory.budget", budget, "residency.policy", "whole-bank"),
+              SmallQMoe.Configure.NOTHING)) {
+        for (int i = 0; i < 3; i++) {
+          try (var x = OnnxTensor.createTensor(SmallQMoe.ENVIRONMENT, tokens(1, 1));
+              var logits = OnnxTensor.createTensor(SmallQMoe.ENVIRONMENT, router);
+              var result = open.session().run(Map.of("x", x, "router", logits))) {
+            outputs.add((float[][]) result.get(0).getValue());
+          }
+        }
+        session(open)
+            .metrics()
+            .ifPresent(metrics -> assertThat(metrics.totals().use().hits()).isPositive());
+      }
+    }
+    assertThat(outputs).allSatisfy(output -> assertThat(output).isDeepEqualTo(outputs.get(0)));
+  }
+
+  @Test
+  void anAutomaticBudgetTakesNoMoreThanTheDeviceHasLeft() throws Exception {
+    try (var memory = MemoryGovernors.forDevice("host", Map.of())) {
+      memory.governor().setLimit(Tier.HOST, 100_000);
+      try (var open = SmallQMoe.open(model, Map.of("memory.budget", "auto"))) {
+        assertThat(session(open).metrics().orElseThrow().budgetBytes()).isEqualTo(100_000);
+      }
+    }
   }
 
   @Test
