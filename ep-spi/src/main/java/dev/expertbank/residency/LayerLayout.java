@@ -1,0 +1,47 @@
+package dev.expertbank.residency;
+
+import dev.expertbank.spi.qmoe.NonPageableReason;
+import dev.expertbank.spi.qmoe.Pageability;
+
+/**
+ * What residency knows of one MoE layer.
+ *
+ * @param topK experts that a token is routed to
+ * @param expertBytes what a run reads of one expert, and what its promotion copies: all its tensors
+ * @param slotBytes what one resident expert takes of the budget; layers with equal slot bytes are
+ *     one size class
+ * @param pageability whether its experts can be moved one by one
+ */
+public record LayerLayout(
+    int experts, int topK, long expertBytes, long slotBytes, Pageability pageability) {
+  public LayerLayout {
+    if (experts < 1 || topK < 1 || topK > experts) {
+      throw new IllegalArgumentException("top " + topK + " of " + experts + " experts");
+    }
+    if (expertBytes < 1 || slotBytes < expertBytes) {
+      throw new IllegalArgumentException(
+          "an expert of " + expertBytes + " bytes in a slot of " + slotBytes);
+    }
+  }
+
+  /** A layer whose experts can be moved one by one. */
+  public static LayerLayout pageable(int experts, int topK, long expertBytes, long slotBytes) {
+    return new LayerLayout(experts, topK, expertBytes, slotBytes, new Pageability.Pageable());
+  }
+
+  /** A layer that always stays where it is. */
+  public static LayerLayout nonPageable(
+      int experts, int topK, long expertBytes, NonPageableReason reason) {
+    return new LayerLayout(
+        experts, topK, expertBytes, expertBytes, new Pageability.NonPageable(reason));
+  }
+
+  public boolean isPageable() {
+    return pageability instanceof Pageability.Pageable;
+  }
+
+  /** Bytes that a hit saves, for each byte of the budget that it takes. */
+  public double bytesSavedPerSlotByte() {
+    return (double) expertBytes / slotBytes;
+  }
+}
