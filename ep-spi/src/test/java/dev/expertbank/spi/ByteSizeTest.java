@@ -23,7 +23,8 @@ class ByteSizeTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"", "-1", "1.5GiB", "8GB", "8gib", "8 GiB", "GiB", "0x10", "\u0661", "1e9"})
+  @ValueSource(
+      strings = {"", "-1", "1.5GiB", "8GB", "8gib", "8 GiB", "GiB", "0x10", "\u0661", "1e9"})
   void whatIsNoNumberOfBytesIsRefused(String text) {
     assertThatThrownBy(() -> ByteSize.parse(text))
         .isInstanceOf(IllegalArgumentException.class)

@@ -12,7 +12,7 @@ import java.util.Locale;
  * @param axis what the horizontal axis shows
  */
 record HitRatePlot(String model, String subject, String axis, List<Line> lines) {
-  private static final int WIDTH = 800;
+  private static final int WIDTH = 880;
   private static final int HEIGHT = 480;
   private static final int LEFT = 72;
   private static final int RIGHT = 620;
@@ -83,9 +83,28 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
     svg.append(text(LEFT, 52, "start", "", model + " · " + subject));
     axes(svg);
     for (int i = 0; i < lines.size(); i++) {
-      line(svg, lines.get(i), style(i), TOP + LEGEND_STEP / 2 + i * LEGEND_STEP);
+      int legendY = TOP + LEGEND_STEP / 2 + i * LEGEND_STEP;
+      int same = firstEqual(i);
+      if (same == i) {
+        line(svg, lines.get(i), style(i), legendY);
+      } else {
+        String name = lines.get(i).name() + " = " + lines.get(same).name();
+        svg.append(text(LEGEND + 40, legendY + 4, "start", "", name));
+      }
     }
     return svg.append("</svg>\n").toString();
+  }
+
+  /** A policy that does the same as one before it has no line of its own, which would hide it. */
+  private int firstEqual(int index) {
+    Line line = lines.get(index);
+    for (int i = 0; i < index; i++) {
+      Line earlier = lines.get(i);
+      if (earlier.reference() == line.reference() && earlier.points().equals(line.points())) {
+        return i;
+      }
+    }
+    return index;
   }
 
   private String description() {
@@ -101,7 +120,7 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
   }
 
   private static String label(Point point) {
-    return format("%.1f %% at %.4g %%", 100 * point.hitRate(), 100 * point.budget());
+    return format("%.1f %% at %.1f %%", 100 * point.hitRate(), 100 * point.budget());
   }
 
   private void axes(StringBuilder svg) {
@@ -109,10 +128,8 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
       double x = x(tick / 100.0);
       double y = y(tick / 100.0);
       String grid = tick == 0 ? "#222222" : "#dddddd";
-      svg.append(
-          format("<path d='M%d %.1fH%d' stroke='%s' fill='none'/>\n", LEFT, y, RIGHT, grid));
-      svg.append(
-          format("<path d='M%.1f %dV%d' stroke='%s' fill='none'/>\n", x, TOP, BOTTOM, grid));
+      svg.append(format("<path d='M%d %.1fH%d' stroke='%s' fill='none'/>\n", LEFT, y, RIGHT, grid));
+      svg.append(format("<path d='M%.1f %dV%d' stroke='%s' fill='none'/>\n", x, TOP, BOTTOM, grid));
       svg.append(text(LEFT - 10, y + 4, "end", "", tick + " %"));
       svg.append(text(x, BOTTOM + 20, "middle", "", tick + " %"));
     }
@@ -143,7 +160,7 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
         : new Style(COLOURS[before % COLOURS.length], "", before % Style.MARKERS);
   }
 
-  private static void line(StringBuilder svg, Line line, Style style, double legendY) {
+  private static void line(StringBuilder svg, Line line, Style style, int legendY) {
     svg.append("<g fill='").append(style.colour()).append("'>\n");
     svg.append("<title>").append(escape(line.name())).append("</title>\n");
     svg.append("<path d='");
@@ -157,7 +174,7 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
       svg.append("</title>").append(style.marker(x(point.budget()), y(point.hitRate())));
       svg.append("</g>\n");
     }
-    svg.append(format("<path d='M%d %.1fh32' %s/>", LEGEND, legendY, style.stroke()));
+    svg.append(format("<path d='M%d %dh32' %s/>", LEGEND, legendY, style.stroke()));
     svg.append(style.marker(LEGEND + 16, legendY));
     svg.append(text(LEGEND + 40, legendY + 4, "start", "", line.name()));
     svg.append("</g>\n");

@@ -14,12 +14,14 @@ import picocli.CommandLine.ParameterException;
  */
 @Command(
     name = "qmoe",
-    description = "Inspects, catalogues, plans, simulates and synthesises ONNX models with QMoE nodes.",
+    description =
+        "Inspects, catalogues, plans, simulates and synthesises ONNX models with QMoE nodes.",
     mixinStandardHelpOptions = true,
     versionProvider = QMoe.Version.class,
     subcommands = {
       InspectCommand.class,
       CatalogCommand.class,
+      PlanCommand.class,
       SimulateCommand.class,
       SynthCommand.class
     },

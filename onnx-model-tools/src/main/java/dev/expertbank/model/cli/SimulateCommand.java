@@ -188,8 +188,7 @@ final class SimulateCommand implements Callable<Integer> {
             .distinct()
             .toList();
     SimulateOutput output =
-        new SimulateOutput(
-            trace.model(), comparison, comparison.run(bytes, policies(comparison)));
+        new SimulateOutput(trace.model(), comparison, comparison.run(bytes, policies(comparison)));
     if (plot != null) {
       write(plot, output.plot());
     }
@@ -240,8 +239,7 @@ final class SimulateCommand implements Callable<Integer> {
         Path model = Objects.requireNonNull(expertSize.model);
         name = Text.name(model.toString());
         layout =
-            ResidencyLayouts.of(
-                QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU));
+            ResidencyLayouts.of(QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU));
       }
       ResidencyLayouts.check(trace, layout, name);
       return layout;

@@ -124,7 +124,7 @@ record SimulateOutput(String model, PolicyComparison comparison, List<Row> rows)
     json.put("identity", HeatProfile.identity(layout));
     json.put("layers", layout.layers().size());
     json.put("experts", layout.keys().size());
-    json.put("bankBytes", layout.pageableSlotBytes());
+    json.put("bankSlotBytes", layout.pageableSlotBytes());
     json.put("byteCap", comparison.byteCap());
     json.put("profile", profile.map(Path::toString).orElse(null));
     json.put("results", rows.stream().map(this::json).toList());
