@@ -113,21 +113,40 @@ class SimulateCommandTest {
     assertThat(run.err()).isEmpty();
   }
 
-  @Test
-  void promptsAreShownEachOrAsTheirMean() {
-    String arguments = "--expert-bytes 4KiB --budget 16KiB --policy whole-bank";
+  private static List<String> lruRows(QMoeRun run) {
+    return run.out().lines().filter(line -> line.contains(" lru ")).toList();
+  }
 
-    assertThat(simulate(arguments).out()).contains("mean of 2 prompts").doesNotContain("prompt p");
-    assertThat(simulate(arguments + " --per-prompt").out()).contains("prompt p\n", "prompt q\n");
-    assertThat(simulate(arguments + " --prompt q").out()).contains("prompt q\n");
-    // Layer 1 is never resident, so prompts that use other experts of layer 0 cost the same.
-    assertThat(simulate(arguments).out().lines().filter(line -> line.contains("whole-bank")))
-        .containsExactlyElementsOf(
-            simulate(arguments + " --prompt q")
-                .out()
-                .lines()
-                .filter(line -> line.contains("whole-bank"))
-                .toList());
+  /** Decoding uses nothing that the prompt has, so both of its experts hit once: 2 of 6 uses. */
+  @Test
+  void promptsAreShownEachOrAsTheirMean() throws IOException {
+    Files.writeString(trace, SMALL.replace("[[3], [2]]", "[[0], [2]]"));
+    String arguments = "--expert-bytes 4KiB --budget 16KiB --policy lru";
+
+    QMoeRun mean = simulate(arguments);
+    QMoeRun each = simulate(arguments + " --per-prompt");
+    QMoeRun second = simulate(arguments + " --prompt q");
+
+    assertThat(mean.out()).contains("mean of 2 prompts\n").doesNotContain("prompt p");
+    assertThat(lruRows(mean)).singleElement().asString().contains("9.33 KiB", "41.7 %");
+    assertThat(each.out()).contains("prompt p\n", "prompt q\n");
+    assertThat(lruRows(each)).hasSize(2);
+    assertThat(lruRows(each).getFirst()).contains("8.00 KiB", "50.0 % ");
+    assertThat(lruRows(each).getLast()).contains("10.67 KiB", "33.3 %");
+    assertThat(lruRows(second)).containsExactly(lruRows(each).getLast());
+  }
+
+  /** What the profile knows is there before the prompt has shown it. */
+  @Test
+  void aProfileWarmsPoliciesThatFollowTheHeat() {
+    profile(2, 1, 0, 0, 0, 0, 1, 0, 0);
+    String arguments = "--expert-bytes 4KiB --budget 50% --prompt p --policy adaptive";
+
+    QMoeRun cold = simulate(arguments);
+    QMoeRun warm = simulate(arguments + " --profile DIR/heat.txt");
+
+    assertThat(cold.out()).contains("cold start").containsPattern(" adaptive .* 50\\.0 % ");
+    assertThat(warm.out()).contains("warm start").containsPattern(" adaptive .* 66\\.7 % ");
   }
 
   /** Figures of the residency model on these routes, in MiB per token. */
@@ -164,10 +183,10 @@ class SimulateCommandTest {
   void aByteCapBelowAnExpertKeepsEverythingCold() {
     QMoeRun run = simulate("--expert-bytes 4KiB --budget 100% --policy lru --byte-cap 4095");
 
-    assertThat(run.out().lines().filter(line -> line.contains(" lru ")))
+    assertThat(lruRows(run))
         .singleElement()
         .asString()
-        .contains("8.00 KiB", "0.0 %");
+        .containsPattern(" 8\\.00 KiB +0 B +0\\.0 % +0 +0$");
   }
 
   @Test
