@@ -2,6 +2,7 @@ package dev.expertbank.residency;
 
 import dev.expertbank.spi.qmoe.NonPageableReason;
 import dev.expertbank.spi.qmoe.Pageability;
+import java.util.List;
 
 /**
  * What residency knows of one MoE layer.
@@ -14,6 +15,9 @@ import dev.expertbank.spi.qmoe.Pageability;
  */
 public record LayerLayout(
     int experts, int topK, long expertBytes, long slotBytes, Pageability pageability) {
+  /** Where tensors begin in a slot: at multiples of these bytes. */
+  public static final long TENSOR_ALIGNMENT = 64;
+
   public LayerLayout {
     if (experts < 1 || topK < 1 || topK > experts) {
       throw new IllegalArgumentException("top " + topK + " of " + experts + " experts");
@@ -27,6 +31,29 @@ public record LayerLayout(
   /** A layer whose experts can be moved one by one. */
   public static LayerLayout pageable(int experts, int topK, long expertBytes, long slotBytes) {
     return new LayerLayout(experts, topK, expertBytes, slotBytes, new Pageability.Pageable());
+  }
+
+  /**
+   * A layer whose slots hold all tensors of an expert, each at a multiple of {@link
+   * #TENSOR_ALIGNMENT}.
+   *
+   * @param tensorBytes of each tensor of one expert
+   * @param slotGranularity what the size of a slot is a multiple of, in bytes
+   * @throws ArithmeticException if an expert has more than {@link Long#MAX_VALUE} bytes
+   */
+  public static LayerLayout packed(
+      int experts, int topK, List<Long> tensorBytes, long slotGranularity) {
+    long expertBytes = 0;
+    long packedBytes = 0;
+    for (long bytes : tensorBytes) {
+      expertBytes = Math.addExact(expertBytes, bytes);
+      packedBytes = Math.addExact(packedBytes, roundUp(bytes, TENSOR_ALIGNMENT));
+    }
+    return pageable(experts, topK, expertBytes, roundUp(packedBytes, slotGranularity));
+  }
+
+  private static long roundUp(long bytes, long multiple) {
+    return Math.multiplyExact(Math.ceilDiv(bytes, multiple), multiple);
   }
 
   /** A layer that always stays where it is. */

@@ -257,11 +257,12 @@ class ResidencyBoundaryTest {
   @Test
   void aDegradedLayerIsLeftAsItIs() {
     wanted = keys(0, 0, 1, 1);
-    run(0, 0);
-    run(0, 0);
+    run(3, 1);
+    run(3, 1);
     actions.take();
+    // Expert 1.1 is used and 0.0 is not, yet only 1.1 may go.
     wanted = keys(0, 2, 0, 2, 1, 3);
-    Applied applied = run(0, 0);
+    Applied applied = run(3, 1);
     assertThat(applied.degraded()).hasSize(1);
     assertThat(actions.take()).containsExactly("unpublish 1.1", "fill 1.3");
     assertThat(ledger.state(key(0, 0))).isEqualTo(ResidencyState.RESIDENT);

@@ -36,6 +36,9 @@ public record RouteTraceFile(String model, Map<String, RouteTrace> prompts) {
   /** More layers or experts than any model has; keeps claims from being believed. */
   private static final int LARGEST_CLAIM = 1 << 16;
 
+  /** Windows times layers times experts of a prompt: 512 MiB of counts. */
+  private static final long MOST_COUNTS = 1 << 27;
+
   private static final JsonFactory FACTORY =
       JsonFactory.builder().enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION).build();
 
@@ -144,6 +147,12 @@ public record RouteTraceFile(String model, Map<String, RouteTrace> prompts) {
       }
       if (length.isPresent() && length.get() != prefill.length) {
         throw wrong("prompt_len is " + length.get() + ", prefill has " + prefill.length + " rows");
+      }
+      long counts = (long) layers * experts;
+      if (counts > MOST_COUNTS / (1 + decode.length)) {
+        throw wrong(
+            "%d decode rows of %d layers of %d experts are too much; split the prompt"
+                .formatted(decode.length, layers, experts));
       }
       RouteTrace.Builder builder =
           new RouteTrace.Builder(

@@ -98,6 +98,14 @@ class RouteTraceFileTest {
   }
 
   @Test
+  void claimsThatMemoryWouldNotHoldAreRefusedBeforeItIsTaken() {
+    assertRefused(
+        GOOD.replace("\"num_layers\": 2", "\"num_layers\": 65536")
+            .replace("\"num_experts\": 4", "\"num_experts\": 65536"),
+        "1 decode rows of 65536 layers of 65536 experts are too much");
+  }
+
+  @Test
   void everyTruncationIsRefused() {
     String text = GOOD.strip();
     for (int length = 0; length < text.length(); length++) {

@@ -35,6 +35,11 @@ public final class StaticProfilePolicy implements ResidencyPolicy {
     return NAME;
   }
 
+  /** What it decides at every boundary. */
+  public ResidencyDecision decision() {
+    return profiled;
+  }
+
   @Override
   public ResidencyDecision decide(ResidencySnapshot snapshot) {
     return profiled;

@@ -57,7 +57,8 @@ final class CatalogCommand implements Callable<Integer> {
     return exitCode(looked, spec.commandLine().getErr());
   }
 
-  private static int exitCode(ModelArgument.Looked looked, PrintWriter err) {
+  /** Says what is wrong with the model's experts, and which exit code that is. */
+  static int exitCode(ModelArgument.Looked looked, PrintWriter err) {
     List<DataFile> broken =
         looked.dataFiles().stream().filter(f -> f.problem().isPresent()).toList();
     broken.forEach(

@@ -14,10 +14,17 @@ import picocli.CommandLine.ParameterException;
  */
 @Command(
     name = "qmoe",
-    description = "Inspects, catalogues and synthesises ONNX models with QMoE nodes.",
+    description =
+        "Inspects, catalogues, plans, simulates and synthesises ONNX models with QMoE nodes.",
     mixinStandardHelpOptions = true,
     versionProvider = QMoe.Version.class,
-    subcommands = {InspectCommand.class, CatalogCommand.class, SynthCommand.class},
+    subcommands = {
+      InspectCommand.class,
+      CatalogCommand.class,
+      PlanCommand.class,
+      SimulateCommand.class,
+      SynthCommand.class
+    },
     exitCodeListHeading = "%nExit codes:%n",
     exitCodeList = {
       "0:success",

@@ -1,5 +1,7 @@
 package dev.expertbank.model.cli;
 
+import static dev.expertbank.model.cli.QMoeRun.golden;
+import static dev.expertbank.model.cli.QMoeRun.run;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.expertbank.model.Dimension;
@@ -12,17 +14,14 @@ import dev.expertbank.spi.ConstantData;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.TensorShape;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.PrintWriter;
 import java.io.RandomAccessFile;
 import java.io.StringWriter;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -35,17 +34,6 @@ import picocli.CommandLine;
 /** The commands as a user runs them: output against golden files, exit codes, error texts. */
 class QMoeCommandTest {
   @TempDir private Path directory;
-
-  /** What one run printed and returned. */
-  private record Run(int exitCode, String out, String err) {}
-
-  private static Run run(String... arguments) {
-    StringWriter out = new StringWriter();
-    StringWriter err = new StringWriter();
-    CommandLine qmoe = QMoe.commandLine().setOut(new PrintWriter(out)).setErr(new PrintWriter(err));
-    int exitCode = qmoe.execute(arguments);
-    return new Run(exitCode, out.toString(), err.toString());
-  }
 
   private Path synthetic() {
     SyntheticModel model =
@@ -92,14 +80,19 @@ class QMoeCommandTest {
         "inspect --json",
         "catalog",
         "catalog --experts",
-        "catalog --json"
+        "catalog --json",
+        "plan --budget 50%",
+        "plan --budget 50% --json"
       })
   void printsTheGoldenFile(String command) throws IOException {
     for (boolean synthetic : new boolean[] {true, false}) {
       Path file = synthetic ? synthetic() : mixed();
-      Run run = run((command + " " + file).split(" "));
+      QMoeRun run = run((command + " " + file).split(" "));
 
-      String name = command.replace(" --", "-") + (synthetic ? "-synthetic" : "-mixed") + ".txt";
+      String name =
+          command.replace(" --budget 50%", "").replace(" --", "-")
+              + (synthetic ? "-synthetic" : "-mixed")
+              + ".txt";
       assertThat(run.out().replace(directory.toString(), "DIR")).as(name).isEqualTo(golden(name));
       assertThat(run.exitCode())
           .as(name)
@@ -111,16 +104,10 @@ class QMoeCommandTest {
     }
   }
 
-  private static String golden(String name) throws IOException {
-    try (InputStream in = QMoeCommandTest.class.getResourceAsStream(name)) {
-      return new String(Objects.requireNonNull(in, name).readAllBytes(), StandardCharsets.UTF_8);
-    }
-  }
-
   @ParameterizedTest
   @ValueSource(strings = {"inspect", "catalog", "inspect --json", "catalog --json"})
   void printsNothingThatATerminalWouldObey(String command) {
-    Run run = run((command + " " + mixed()).split(" "));
+    QMoeRun run = run((command + " " + mixed()).split(" "));
 
     assertThat(run.out()).doesNotContain("\u001b", "\u202e", "t\n|", "\r");
   }
@@ -130,8 +117,8 @@ class QMoeCommandTest {
     Path file = synthetic();
     Files.delete(directory.resolve("m.onnx.data"));
 
-    Run inspect = run("inspect", file.toString());
-    Run catalog = run("catalog", file.toString());
+    QMoeRun inspect = run("inspect", file.toString());
+    QMoeRun catalog = run("catalog", file.toString());
 
     assertThat(inspect.exitCode()).isEqualTo(ExitCode.OK);
     assertThat(inspect.out())
@@ -149,7 +136,7 @@ class QMoeCommandTest {
     byte[] bytes = Files.readAllBytes(data);
     Files.write(data, Arrays.copyOf(bytes, bytes.length - 1));
 
-    Run run = run("catalog", file.toString());
+    QMoeRun run = run("catalog", file.toString());
 
     assertThat(run.exitCode()).isEqualTo(ExitCode.FINDINGS);
     assertThat(run.err()).contains("external.range").contains("layers.2.experts");
@@ -170,7 +157,7 @@ class QMoeCommandTest {
               "w", ElementType.UINT8, TensorShape.of(8), new ConstantData.External(location, 0, 8))
           .write(file, true);
 
-      Run run = run("catalog", file.toString());
+      QMoeRun run = run("catalog", file.toString());
 
       assertThat(run.exitCode()).as(location).isEqualTo(ExitCode.FINDINGS);
       assertThat(run.err()).contains("[external.");
@@ -193,7 +180,7 @@ class QMoeCommandTest {
             new ConstantData.External("big.bin", 0, size))
         .write(file, false);
 
-    Run run = run("inspect", file.toString());
+    QMoeRun run = run("inspect", file.toString());
 
     assertThat(run.exitCode()).isEqualTo(ExitCode.OK);
     assertThat(run.out()).contains("100.00 GiB").doesNotContain("PROBLEM");
@@ -206,6 +193,9 @@ class QMoeCommandTest {
         Arguments.of("inspect", "MODEL"),
         Arguments.of("inspect --nope m.onnx", "--nope"),
         Arguments.of("inspect --routing=cpu m.onnx", "ort-cpu"),
+        Arguments.of("plan m.onnx", "--budget"),
+        Arguments.of("plan --budget 101% m.onnx", "more than all experts"),
+        Arguments.of("plan --budget 8GB m.onnx", "8GiB"),
         Arguments.of("synth m.onnx", "--geometry"),
         Arguments.of("synth --hidden 64 m.onnx", "--inter"),
         Arguments.of("synth --geometry nope m.onnx", "gpt-oss-20b"),
@@ -217,7 +207,7 @@ class QMoeCommandTest {
   @ParameterizedTest(name = "qmoe {0}")
   @MethodSource("wrongUsage")
   void wrongUsageIsNamed(String arguments, String expected) {
-    Run run = run(arguments.isEmpty() ? new String[0] : arguments.split(" "));
+    QMoeRun run = run(arguments.isEmpty() ? new String[0] : arguments.split(" "));
 
     assertThat(run.exitCode()).isEqualTo(ExitCode.USAGE);
     assertThat(run.err()).containsIgnoringCase(expected).contains("--help");
@@ -229,7 +219,7 @@ class QMoeCommandTest {
     Path text = Files.writeString(directory.resolve("README.md"), "# hello\n");
     for (String file :
         List.of("-", directory.toString(), text.toString(), "/dev/stdin", "no.onnx")) {
-      Run run = run("inspect", file);
+      QMoeRun run = run("inspect", file);
 
       assertThat(run.exitCode()).as(file).isEqualTo(ExitCode.FILE);
       assertThat(run.err()).as(file).contains(file).contains("[model.");
@@ -241,15 +231,15 @@ class QMoeCommandTest {
   void synthWritesWhatItWasAskedFor() {
     String file = directory.resolve("m.onnx").toString();
 
-    Run run =
+    QMoeRun run =
         run(
             ("synth --geometry granite-3.0-1b-a400m --layers 2 --hidden 64 --inter 32 --bits 8"
                     + " --block-size 0 --io-type bfloat16 --scale-type float16 --no-normalize --seed 3"
                     + " --activation gelu --fc3 --biases "
                     + file)
                 .split(" "));
-    Run again = run("synth", "--geometry", "granite-3.0-1b-a400m", file);
-    Run inspect = run("inspect", "--json", file);
+    QMoeRun again = run("synth", "--geometry", "granite-3.0-1b-a400m", file);
+    QMoeRun inspect = run("inspect", "--json", file);
 
     assertThat(run.exitCode()).as(run.err()).isEqualTo(ExitCode.OK);
     assertThat(run.out().lines()).containsExactly(file, file + ".data");
@@ -266,7 +256,7 @@ class QMoeCommandTest {
   void synthSaysWhenARouterIsNotTheModelsOwn() {
     String file = directory.resolve("m.onnx").toString();
 
-    Run run =
+    QMoeRun run =
         run(
             "synth",
             "--geometry",
@@ -287,10 +277,11 @@ class QMoeCommandTest {
 
   @Test
   void helpListsCommandsAndExitCodes() {
-    Run run = run("--help");
+    QMoeRun run = run("--help");
 
     assertThat(run.exitCode()).isEqualTo(ExitCode.OK);
-    assertThat(run.out()).contains("inspect", "catalog", "synth", "Exit codes", "70");
+    assertThat(run.out())
+        .contains("inspect", "catalog", "plan", "simulate", "synth", "Exit codes", "70");
   }
 
   @Test
