@@ -21,16 +21,23 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * A whole scenario (load, decode, resize down and up, close) in which the n-th call of a device
- * operation fails, for n = 1, 2, 3 … as long as there is such a call.
+ * A whole scenario (load, 32 decode steps of the recorded routes, resize to 20 % and back to 80 % of
+ * the bank, close) in which the n-th call of a device operation fails, for n = 1, 2, 3 … as long as
+ * there is such a call. The first layers of the recorded model stand for all of them.
  */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultInjectionTest {
-  private static final int RUNS = 24;
-  private static final int EXPERTS = 2 * SmallQMoe.EXPERTS;
-  private static final long SLOT_BYTES = 8192;
-  private static final long EIGHTY_PERCENT = EXPERTS * SLOT_BYTES * 8 / 10;
-  private static final long TWENTY_PERCENT = EXPERTS * SLOT_BYTES * 2 / 10;
+  private static final int RUNS = 32;
+  private static final int LAYERS = 4;
+  private static final long BANK_BYTES = LAYERS * RoutedModel.EXPERTS * RoutedModel.SLOT_BYTES;
+  private static final long EIGHTY_PERCENT = BANK_BYTES * 8 / 10;
+  private static final long TWENTY_PERCENT = BANK_BYTES * 2 / 10;
+
+  /** A few copies after each run, so that a scenario has some two hundred of them. */
+  private static final long BYTE_CAP = 6 * RoutedModel.EXPERT_BYTES;
+
+  /** The prompt comes first. */
+  private static final int[][][][] ROUTES = GraniteRoutes.prompt("english_prose").runs();
 
   @TempDir static Path directory;
 
@@ -39,11 +46,11 @@ class FaultInjectionTest {
 
   @BeforeAll
   static void computeWithEverythingInPlace() throws Exception {
-    model = SmallQMoe.write(directory, 2);
+    model = RoutedModel.write(directory, LAYERS);
     expected = new float[RUNS][][];
     try (var open = SmallQMoe.open(model, Map.of())) {
       for (int run = 0; run < RUNS; run++) {
-        expected[run] = SmallQMoe.run(open.session(), SmallQMoe.tokens(1, run));
+        expected[run] = RoutedModel.run(open.session(), ROUTES[1 + run]);
       }
     }
   }
@@ -72,6 +79,8 @@ class FaultInjectionTest {
                     Map.of(
                         "memory.budget",
                         Long.toString(EIGHTY_PERCENT),
+                        "residency.byte-cap",
+                        Long.toString(BYTE_CAP),
                         "residency.policy",
                         "lru"));
         var memory = MemoryGovernors.forDevice("host", Map.of());
@@ -84,7 +93,7 @@ class FaultInjectionTest {
         } else if (run == 2 * RUNS / 3) {
           assertThat(resize(provider, Direction.GROW, shrunk)).isEqualTo(shrunk);
         }
-        assertThat(SmallQMoe.run(session, SmallQMoe.tokens(1, run))).isDeepEqualTo(expected[run]);
+        assertThat(RoutedModel.run(session, ROUTES[1 + run])).isDeepEqualTo(expected[run]);
         ResidencyMetrics metrics = provider.metrics().orElseThrow();
         assertThat(metrics.committedBytes()).isLessThanOrEqualTo(metrics.heldBytes());
         assertThat(metrics.heldBytes()).isLessThanOrEqualTo(metrics.budgetBytes());

@@ -41,11 +41,16 @@ final class RoutedModel {
   private RoutedModel() {}
 
   static Path write(Path directory) {
+    return write(directory, LAYERS);
+  }
+
+  /** Only the first layers. */
+  static Path write(Path directory, int layers) {
     SyntheticModel model =
         SyntheticModel.builder()
             .geometry(HIDDEN, 32, EXPERTS, TOP_K)
             .quantization(4, 16)
-            .layers(LAYERS)
+            .layers(layers)
             .routerInputs(true)
             .seed(7)
             .build();
