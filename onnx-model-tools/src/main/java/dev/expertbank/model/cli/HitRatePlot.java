@@ -54,10 +54,12 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
 
     String marker(double x, double y) {
       return switch (marker) {
-        case 0 -> format("<circle cx='%.1f' cy='%.1f' r='4'/>", x, y);
-        case 1 -> format("<rect x='%.1f' y='%.1f' width='7' height='7'/>", x - 3.5, y - 3.5);
-        case 2 -> format("<path d='M%.1f %.1fl5 9h-10z'/>", x, y - 5);
-        default -> format("<path d='M%.1f %.1fl5 5l-5 5l-5 -5z'/>", x, y - 5);
+        case 0 -> String.format(Locale.ROOT, "<circle cx='%.1f' cy='%.1f' r='4'/>", x, y);
+        case 1 ->
+            String.format(
+                Locale.ROOT, "<rect x='%.1f' y='%.1f' width='7' height='7'/>", x - 3.5, y - 3.5);
+        case 2 -> String.format(Locale.ROOT, "<path d='M%.1f %.1fl5 9h-10z'/>", x, y - 5);
+        default -> String.format(Locale.ROOT, "<path d='M%.1f %.1fl5 5l-5 5l-5 -5z'/>", x, y - 5);
       };
     }
 
@@ -120,7 +122,8 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
   }
 
   private static String label(Point point) {
-    return format("%.1f %% at %.1f %%", 100 * point.hitRate(), 100 * point.budget());
+    return String.format(
+        Locale.ROOT, "%.1f %% at %.1f %%", 100 * point.hitRate(), 100 * point.budget());
   }
 
   private void axes(StringBuilder svg) {
@@ -128,8 +131,22 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
       double x = x(tick / 100.0);
       double y = y(tick / 100.0);
       String grid = tick == 0 ? "#222222" : "#dddddd";
-      svg.append(format("<path d='M%d %.1fH%d' stroke='%s' fill='none'/>\n", LEFT, y, RIGHT, grid));
-      svg.append(format("<path d='M%.1f %dV%d' stroke='%s' fill='none'/>\n", x, TOP, BOTTOM, grid));
+      svg.append(
+          String.format(
+              Locale.ROOT,
+              "<path d='M%d %.1fH%d' stroke='%s' fill='none'/>\n",
+              LEFT,
+              y,
+              RIGHT,
+              grid));
+      svg.append(
+          String.format(
+              Locale.ROOT,
+              "<path d='M%.1f %dV%d' stroke='%s' fill='none'/>\n",
+              x,
+              TOP,
+              BOTTOM,
+              grid));
       svg.append(text(LEFT - 10, y + 4, "end", "", tick + " %"));
       svg.append(text(x, BOTTOM + 20, "middle", "", tick + " %"));
     }
@@ -140,7 +157,7 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
             20,
             middle,
             "middle",
-            format("transform='rotate(-90 20 %.1f)'", middle),
+            String.format(Locale.ROOT, "transform='rotate(-90 20 %.1f)'", middle),
             "part of the used bytes that was resident"));
   }
 
@@ -166,7 +183,13 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
     svg.append("<path d='");
     for (int i = 0; i < line.points().size(); i++) {
       Point point = line.points().get(i);
-      svg.append(format("%s%.1f %.1f", i == 0 ? "M" : "L", x(point.budget()), y(point.hitRate())));
+      svg.append(
+          String.format(
+              Locale.ROOT,
+              "%s%.1f %.1f",
+              i == 0 ? "M" : "L",
+              x(point.budget()),
+              y(point.hitRate())));
     }
     svg.append("' ").append(style.stroke()).append("/>\n");
     for (Point point : line.points()) {
@@ -174,7 +197,8 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
       svg.append("</title>").append(style.marker(x(point.budget()), y(point.hitRate())));
       svg.append("</g>\n");
     }
-    svg.append(format("<path d='M%d %dh32' %s/>", LEGEND, legendY, style.stroke()));
+    svg.append(
+        String.format(Locale.ROOT, "<path d='M%d %dh32' %s/>", LEGEND, legendY, style.stroke()));
     svg.append(style.marker(LEGEND + 16, legendY));
     svg.append(text(LEGEND + 40, legendY + 4, "start", "", line.name()));
     svg.append("</g>\n");
@@ -189,7 +213,8 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
   }
 
   private static String text(double x, double y, String anchor, String attributes, String text) {
-    return format("<text x='%.1f' y='%.1f' text-anchor='%s' %s>", x, y, anchor, attributes)
+    return String.format(
+            Locale.ROOT, "<text x='%.1f' y='%.1f' text-anchor='%s' %s>", x, y, anchor, attributes)
         + escape(text)
         + "</text>\n";
   }
@@ -199,9 +224,5 @@ record HitRatePlot(String model, String subject, String axis, List<Line> lines) 
         .replace("<", "&lt;")
         .replace(">", "&gt;")
         .replace("'", "&#39;");
-  }
-
-  private static String format(String format, Object... values) {
-    return String.format(Locale.ROOT, format, values);
   }
 }
