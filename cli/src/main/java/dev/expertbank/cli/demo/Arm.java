@@ -44,10 +44,12 @@ enum Arm {
     }
   }
 
-  Opened open(OrtEnvironment environment, Path model) throws OrtException {
+  Opened open(OrtEnvironment environment, Path model, int threads) throws OrtException {
     var options = new OrtSession.SessionOptions();
     Optional<Registration> registration = Optional.empty();
     try {
+      // Left alone, ONNX Runtime counts the machine's cores, not those that the process may use.
+      options.setIntraOpNumThreads(threads);
       switch (this) {
         case EXPERTBANK ->
             registration =

@@ -65,6 +65,9 @@ public final class DemoCommand implements Callable<Integer> {
       description = "Leave out ONNX Runtime as it comes: its load takes 15 to 30 s a layer.")
   private boolean skipOrt;
 
+  @Option(names = "--threads", description = "Intra-op threads. Default: one for each core.")
+  private int threads = Runtime.getRuntime().availableProcessors();
+
   @Option(names = "--json", paramLabel = "FILE", description = "Also write the result as JSON.")
   private @Nullable Path jsonFile;
 
@@ -115,7 +118,7 @@ public final class DemoCommand implements Callable<Integer> {
     List<QMoeNode> nodes = QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU);
     OrtEnvironment environment =
         OrtEnvironment.getEnvironment(OrtLoggingLevel.ORT_LOGGING_LEVEL_ERROR, "qmoe");
-    Workload workload = new Workload(environment, model, this::progress);
+    Workload workload = new Workload(environment, model, threads, this::progress);
     List<ArmResult> results = new ArrayList<>();
     for (Arm arm : Arm.values()) {
       if (arm != Arm.ORT_DEFAULT || !skipOrt) {
@@ -127,9 +130,9 @@ public final class DemoCommand implements Callable<Integer> {
         new DemoReport(
             describe(model, nodes),
             environment.getVersion(),
-            Runtime.getRuntime().availableProcessors(),
+            threads,
             touchedBytesPerToken(nodes),
-            ReadBandwidth.measure(),
+            ReadBandwidth.measure(threads),
             results);
     PrintWriter out = spec.commandLine().getOut();
     report.print(out);

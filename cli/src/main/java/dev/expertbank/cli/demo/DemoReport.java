@@ -20,12 +20,12 @@ import java.util.TreeMap;
  *
  * @param touchedBytesPerToken bytes of experts that one token reads in all layers; 0 when no node
  *     is supported
- * @param readBytesPerSecond what all cores together read from memory
+ * @param readBytesPerSecond what the threads together read from memory
  */
 record DemoReport(
     String model,
     String onnxRuntime,
-    int cores,
+    int threads,
     long touchedBytesPerToken,
     double readBytesPerSecond,
     List<ArmResult> results) {
@@ -45,7 +45,7 @@ record DemoReport(
 
   void print(PrintWriter out) {
     out.println(model);
-    out.printf(Locale.ROOT, "ONNX Runtime %s, %d cores%n%n", onnxRuntime, cores);
+    out.printf(Locale.ROOT, "ONNX Runtime %s, %d threads%n%n", onnxRuntime, threads);
     Table table =
         new Table("", ">load s", ">resident", ">1 token ms", ">64 tokens tok/s", ">largest diff");
     for (ArmResult result : results) {
@@ -85,7 +85,7 @@ record DemoReport(
               other ->
                   out.printf(
                       Locale.ROOT,
-                      "against %s: load %.0fx faster, resident 1/%s, 1 token %.1fx faster, 64 tokens"
+                      "against %s: load %.1fx faster, resident 1/%s, 1 token %.1fx faster, 64 tokens"
                           + " %.1fx faster%n",
                       arm.title(),
                       other.loadSeconds() / bank.loadSeconds(),
@@ -177,7 +177,7 @@ record DemoReport(
     document.put("schema", JsonDocument.SCHEMA);
     document.put("model", model);
     document.put("onnxruntime", onnxRuntime);
-    document.put("cores", cores);
+    document.put("threads", threads);
     document.put("touched_bytes_per_token", touchedBytesPerToken);
     document.put("read_bytes_per_second", readBytesPerSecond);
     document.put("results", results.stream().map(this::json).toList());

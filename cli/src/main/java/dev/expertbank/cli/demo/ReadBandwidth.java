@@ -9,8 +9,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * How fast all cores together read memory that is in no cache: the floor under a decode step, which
- * must read every weight of the chosen experts once.
+ * How fast the threads together read memory that is in no cache: the floor under a decode step,
+ * which must read every weight of the chosen experts once.
  */
 final class ReadBandwidth {
   private static final int LONGS_PER_THREAD = 16 << 20;
@@ -23,8 +23,7 @@ final class ReadBandwidth {
   private ReadBandwidth() {}
 
   /** Bytes per second; the best of several passes. */
-  static double measure() throws InterruptedException {
-    int threads = Runtime.getRuntime().availableProcessors();
+  static double measure(int threads) throws InterruptedException {
     List<Callable<Long>> readers = new ArrayList<>();
     for (int t = 0; t < threads; t++) {
       long[] data = new long[LONGS_PER_THREAD];

@@ -29,11 +29,13 @@ final class Workload {
 
   private final OrtEnvironment environment;
   private final Path model;
+  private final int threads;
   private final Consumer<String> progress;
 
-  Workload(OrtEnvironment environment, Path model, Consumer<String> progress) {
+  Workload(OrtEnvironment environment, Path model, int threads, Consumer<String> progress) {
     this.environment = environment;
     this.model = model;
+    this.threads = threads;
     this.progress = progress;
   }
 
@@ -50,7 +52,7 @@ final class Workload {
   private ArmResult measureOpen(Arm arm) throws OrtException {
     OptionalLong before = ProcessMemory.residentBytes();
     long start = System.nanoTime();
-    try (Arm.Opened opened = arm.open(environment, model)) {
+    try (Arm.Opened opened = arm.open(environment, model, threads)) {
       double loadSeconds = (System.nanoTime() - start) * 1e-9;
       OptionalLong after = ProcessMemory.residentBytes();
       OptionalLong added =
