@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  * A whole scenario (load, decode, resize down and up, close) in which the n-th call of a device
  * operation fails, for n = 1, 2, 3 … as long as there is such a call.
  */
-@Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultInjectionTest {
   private static final int RUNS = 24;
   private static final int EXPERTS = 2 * SmallQMoe.EXPERTS;
