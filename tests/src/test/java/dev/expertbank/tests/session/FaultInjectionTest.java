@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  * the bank, close) in which the n-th call of a device operation fails, for n = 1, 2, 3 … as long as
  * there is such a call. The first layers of the recorded model stand for all of them.
  */
-@Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultInjectionTest {
   private static final int RUNS = 32;
   private static final int LAYERS = 4;
