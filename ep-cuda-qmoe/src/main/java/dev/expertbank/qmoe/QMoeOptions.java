@@ -1,11 +1,11 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.qmoe.bank.WeightsAccess;
-import dev.expertbank.qmoe.boundary.ByteSize;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
 import dev.expertbank.qmoe.boundary.ResidencyOptions;
 import dev.expertbank.residency.ResidencyPolicies;
 import dev.expertbank.residency.policy.AdaptivePolicy;
+import dev.expertbank.spi.ByteSize;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;

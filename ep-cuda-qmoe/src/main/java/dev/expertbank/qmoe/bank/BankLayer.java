@@ -17,8 +17,6 @@ import java.util.List;
  * slot order, each at a multiple of 64 bytes.
  */
 final class BankLayer implements LayerExperts {
-  private static final long TENSOR_ALIGNMENT = 64;
-
   private final QMoeSpec spec;
   private final AddressTable table;
   private final List<Tensor> tensors = new ArrayList<>();
@@ -56,7 +54,7 @@ final class BankLayer implements LayerExperts {
     long stride = tensor.bytesPerExpert();
     Tensor added = new Tensor(tensor.input(), stride, packedBytes, home, source);
     tensors.add(added);
-    packedBytes = roundUp(Math.addExact(packedBytes, stride), TENSOR_ALIGNMENT);
+    packedBytes = roundUp(Math.addExact(packedBytes, stride), LayerLayout.TENSOR_ALIGNMENT);
     for (int expert = 0; expert < spec.experts(); expert++) {
       table.set(expert, added.input(), home.address() + expert * stride);
     }

@@ -1,5 +1,7 @@
 package dev.expertbank.qmoe.boundary;
 
+import dev.expertbank.spi.ByteSize;
+
 /** How much fast memory a session may use for experts: option {@code memory.budget}. */
 public sealed interface MemoryBudget {
   /** None: every expert is read in place. */

@@ -21,9 +21,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * A whole scenario (load, 32 decode steps of the recorded routes, resize to 20 % and back to 80 % of
- * the bank, close) in which the n-th call of a device operation fails, for n = 1, 2, 3 … as long as
- * there is such a call. The first layers of the recorded model stand for all of them.
+ * A whole scenario (load, 32 decode steps of the recorded routes, resize to 20 % and back to 80 %
+ * of the bank, close) in which the n-th call of a device operation fails, for n = 1, 2, 3 … as long
+ * as there is such a call. The first layers of the recorded model stand for all of them.
  */
 @Timeout(value = 600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultInjectionTest {
