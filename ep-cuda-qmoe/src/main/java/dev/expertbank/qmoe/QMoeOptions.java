@@ -2,6 +2,7 @@ package dev.expertbank.qmoe;
 
 import dev.expertbank.qmoe.bank.WeightsAccess;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
+import dev.expertbank.qmoe.boundary.PinOptions;
 import dev.expertbank.qmoe.boundary.ResidencyOptions;
 import dev.expertbank.residency.ResidencyPolicies;
 import dev.expertbank.residency.policy.AdaptivePolicy;
@@ -13,6 +14,7 @@ import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.Stream;
 
 /**
  * The options of one session, immutable.
@@ -115,17 +117,20 @@ public record QMoeOptions(
               + "memory.budget");
 
   static final List<OptionSpec<?>> SPECS =
-      List.of(
-          DEVICE,
-          ROUTING,
-          WEIGHTS_ACCESS,
-          MEMORY_BUDGET,
-          POLICY,
-          BYTE_CAP,
-          LOAD_PROFILE,
-          SAVE_PROFILE,
-          PREFILL_STREAMING,
-          RECORD_ROUTES);
+      Stream.concat(
+              Stream.of(
+                  DEVICE,
+                  ROUTING,
+                  WEIGHTS_ACCESS,
+                  MEMORY_BUDGET,
+                  POLICY,
+                  BYTE_CAP,
+                  LOAD_PROFILE,
+                  SAVE_PROFILE,
+                  PREFILL_STREAMING,
+                  RECORD_ROUTES),
+              PinOptions.SPECS.stream())
+          .toList();
 
   private static OptionSpec<Optional<Path>> file(String key, String description) {
     return new OptionSpec<>(
@@ -157,7 +162,8 @@ public record QMoeOptions(
             options.get(BYTE_CAP),
             options.get(LOAD_PROFILE),
             options.get(SAVE_PROFILE),
-            options.get(PREFILL_STREAMING) == Streaming.ON);
+            options.get(PREFILL_STREAMING) == Streaming.ON,
+            PinOptions.of(options));
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
     return new QMoeOptions(
         routing, options.get(WEIGHTS_ACCESS), residency, options.get(RECORD_ROUTES));

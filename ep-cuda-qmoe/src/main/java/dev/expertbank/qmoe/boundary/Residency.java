@@ -16,7 +16,6 @@ import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.HeatTable;
 import dev.expertbank.residency.LayerLayout;
 import dev.expertbank.residency.PolicySettings;
-import dev.expertbank.residency.PolicySettings.PinSettings;
 import dev.expertbank.residency.PrefillStreamMetrics;
 import dev.expertbank.residency.ResidencyBoundary;
 import dev.expertbank.residency.ResidencyLayout;
@@ -148,7 +147,7 @@ public final class Residency implements AutoCloseable {
             .orElseGet(() -> new HeatTable(layout, HeatTable.Settings.DEFAULT));
     ResidencyPolicy policy =
         ResidencyPolicies.create(
-            options.policy(), new PolicySettings(layout, profile, PinSettings.NONE));
+            options.policy(), new PolicySettings(layout, profile, options.pins()));
     return new Plan(layout, heat, policy);
   }
 

@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.boundary;
 
+import dev.expertbank.residency.PolicySettings.PinSettings;
 import java.nio.file.Path;
 import java.util.Optional;
 
@@ -11,6 +12,7 @@ import java.util.Optional;
  * @param loadProfile where the heat starts from
  * @param saveProfile where the heat is written when the session is closed
  * @param prefillStreaming whether prefill streams cold experts through two slots
+ * @param pins for the policies that pin experts
  */
 public record ResidencyOptions(
     MemoryBudget budget,
@@ -18,4 +20,5 @@ public record ResidencyOptions(
     long byteCap,
     Optional<Path> loadProfile,
     Optional<Path> saveProfile,
-    boolean prefillStreaming) {}
+    boolean prefillStreaming,
+    PinSettings pins) {}

@@ -102,6 +102,37 @@ class ResidencyTest {
   }
 
   @Test
+  void pinnedExpertsHitFromTheSecondBoundaryOn() throws Exception {
+    // The recorded model routes every row to these five.
+    Map<String, String> options =
+        Map.of(
+            "memory.budget", Long.toString(5 * RoutedModel.SLOT_BYTES),
+            "residency.policy", "hot-set",
+            "residency.pin.keys", "1:8,1:13,1:19,2:24,2:26");
+    int[][][][] routes = GraniteRoutes.prompt("code").runs();
+    Path routed = Files.createDirectory(directory.resolve("routed"));
+    try (var open = SmallQMoe.open(RoutedModel.write(routed), options)) {
+      for (int run = 1; run <= 5; run++) {
+        RoutedModel.run(open.session(), routes[run]);
+      }
+      assertThat(session(open).metrics().orElseThrow().totals().use().hits()).isEqualTo(3 * 5);
+    }
+  }
+
+  @Test
+  void pinsThatNameNoExpertAreRefused() {
+    assertThatThrownBy(() -> SmallQMoe.open(model, pins("0-3")))
+        .hasMessageContaining("residency.pin.keys: '0-3' is not valid; use experts such as 0:5");
+    assertThatThrownBy(() -> SmallQMoe.open(model, pins("0:99")))
+        .hasMessageContaining("expert 99 of layer 0 is pinned; it has 8");
+  }
+
+  private static Map<String, String> pins(String keys) {
+    return Map.of(
+        "memory.budget", "1GiB", "residency.policy", "hot-set", "residency.pin.keys", keys);
+  }
+
+  @Test
   void aPolicyFromAnotherJarIsChosenByItsName() throws Exception {
     Map<String, String> options =
         Map.of("memory.budget", "1GiB", "residency.policy", EvenExpertsPolicyFactory.NAME);
@@ -310,7 +341,7 @@ class ResidencyTest {
         .hasMessageContaining("'8GB' is not valid; use off, auto or a number of bytes such as");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("residency.policy", "oracle")))
         .isInstanceOf(EpException.class)
-        .hasMessageContaining("adaptive, hot-set, lru, static-profile, whole-bank");
+        .hasMessageContaining("adaptive, even-experts, hot-set, lru, static-profile, whole-bank");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("memory.budget", "4096")))
         .isInstanceOf(OrtException.class)
         .hasMessageContaining("[memory.budget]")
