@@ -21,6 +21,7 @@ import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import java.nio.file.Path;
 import java.util.Optional;
+import jdk.jfr.FlightRecorder;
 import org.jspecify.annotations.Nullable;
 
 /** The provider of one session: claims QMoE nodes and computes them on one device. */
@@ -54,6 +55,14 @@ final class QMoeProvider implements ExecutionProvider {
           case QMoeReading.Unsupported unsupported ->
               new Claim.Refused(unsupported.code(), unsupported.reason());
         };
+    // The first event would start the flight recorder, which takes longer than all of loading.
+    if (FlightRecorder.isInitialized()) {
+      record(node, claim);
+    }
+    return claim;
+  }
+
+  private static void record(GraphNode node, Claim claim) {
     ClaimEvent event = new ClaimEvent();
     if (event.shouldCommit()) {
       event.node = node.name();
@@ -61,7 +70,6 @@ final class QMoeProvider implements ExecutionProvider {
       event.answer = claim.toString();
       event.commit();
     }
-    return claim;
   }
 
   @Override

@@ -32,9 +32,18 @@ enum Arm {
     return title;
   }
 
-  /** An open session and what closes with it. */
+  /**
+   * An open session and what closes with it.
+   *
+   * @param startSeconds time to find and register the provider; once per process
+   * @param loadSeconds time of {@code createSession}
+   */
   record Opened(
-      OrtSession.SessionOptions options, Optional<Registration> registration, OrtSession session)
+      OrtSession.SessionOptions options,
+      Optional<Registration> registration,
+      double startSeconds,
+      double loadSeconds,
+      OrtSession session)
       implements AutoCloseable {
     @Override
     public void close() throws OrtException {
@@ -47,6 +56,7 @@ enum Arm {
   Opened open(OrtEnvironment environment, Path model, int threads) throws OrtException {
     var options = new OrtSession.SessionOptions();
     Optional<Registration> registration = Optional.empty();
+    long start = System.nanoTime();
     try {
       // Left alone, ONNX Runtime counts the machine's cores, not those that the process may use.
       options.setIntraOpNumThreads(threads);
@@ -61,8 +71,11 @@ enum Arm {
           // Nothing to add: this is the arm without options.
         }
       }
+      long started = System.nanoTime();
+      OrtSession session = environment.createSession(model.toString(), options);
+      long loaded = System.nanoTime();
       return new Opened(
-          options, registration, environment.createSession(model.toString(), options));
+          options, registration, (started - start) * 1e-9, (loaded - started) * 1e-9, session);
     } catch (OrtException | RuntimeException e) {
       registration.ifPresent(Registration::close);
       options.close();

@@ -12,6 +12,7 @@ sealed interface ArmResult {
   /**
    * The arm ran.
    *
+   * @param startSeconds time to find and register the provider; once per process
    * @param loadSeconds time of {@code createSession}
    * @param residentBytes what loading added to the process; empty where it cannot be told
    * @param tokenMillis median of the runs of one token
@@ -21,6 +22,7 @@ sealed interface ArmResult {
    */
   record Measured(
       Arm arm,
+      double startSeconds,
       double loadSeconds,
       OptionalLong residentBytes,
       double tokenMillis,

@@ -47,21 +47,31 @@ record DemoReport(
     out.println(model);
     out.printf(Locale.ROOT, "ONNX Runtime %s, %d threads%n%n", onnxRuntime, threads);
     Table table =
-        new Table("", ">load s", ">resident", ">1 token ms", ">64 tokens tok/s", ">largest diff");
+        new Table(
+            "",
+            ">start s",
+            ">load s",
+            ">resident",
+            ">1 token ms",
+            ">64 tokens tok/s",
+            ">largest diff");
     for (ArmResult result : results) {
       switch (result) {
         case ArmResult.Measured m ->
             table.row(
                 m.arm().title(),
+                String.format(Locale.ROOT, "%.3f", m.startSeconds()),
                 String.format(Locale.ROOT, "%.3f", m.loadSeconds()),
                 m.residentBytes().isPresent() ? Text.bytes(m.residentBytes().getAsLong()) : "?",
                 String.format(Locale.ROOT, "%.2f", m.tokenMillis()),
                 String.format(Locale.ROOT, "%.1f", m.batchTokensPerSecond()),
                 difference(m).map(d -> String.format(Locale.ROOT, "%.1e", d)).orElse("-"));
-        case ArmResult.Failed f -> table.row(f.arm().title(), "failed", "", "", "", "");
+        case ArmResult.Failed f -> table.row(f.arm().title(), "", "failed", "", "", "", "");
       }
     }
     table.print(out, "");
+    out.println(
+        "start: finding and registering the provider, once per process; load: createSession");
     out.println();
     results.stream()
         .filter(ArmResult.Failed.class::isInstance)
@@ -194,6 +204,7 @@ record DemoReport(
     switch (result) {
       case ArmResult.Failed failed -> members.put("error", failed.reason());
       case ArmResult.Measured m -> {
+        members.put("start_seconds", m.startSeconds());
         members.put("load_seconds", m.loadSeconds());
         m.residentBytes().ifPresent(bytes -> members.put("resident_bytes", bytes));
         members.put("one_token_milliseconds", m.tokenMillis());

@@ -51,9 +51,7 @@ final class Workload {
 
   private ArmResult measureOpen(Arm arm) throws OrtException {
     OptionalLong before = ProcessMemory.residentBytes();
-    long start = System.nanoTime();
     try (Arm.Opened opened = arm.open(environment, model, threads)) {
-      double loadSeconds = (System.nanoTime() - start) * 1e-9;
       OptionalLong after = ProcessMemory.residentBytes();
       OptionalLong added =
           before.isPresent() && after.isPresent()
@@ -68,7 +66,8 @@ final class Workload {
       double batch = median(runs(session, BATCH_TOKENS, BATCH_RUNS, Optional.of(outputs)));
       return new ArmResult.Measured(
           arm,
-          loadSeconds,
+          opened.startSeconds(),
+          opened.loadSeconds(),
           added,
           token * 1e3,
           BATCH_TOKENS / batch,
