@@ -47,9 +47,14 @@ public record LayerLayout(
     long packedBytes = 0;
     for (long bytes : tensorBytes) {
       expertBytes = Math.addExact(expertBytes, bytes);
-      packedBytes = Math.addExact(packedBytes, roundUp(bytes, TENSOR_ALIGNMENT));
+      packedBytes = Math.addExact(packedBytes, packedBytes(bytes));
     }
     return pageable(experts, topK, expertBytes, roundUp(packedBytes, slotGranularity));
+  }
+
+  /** What a tensor takes in a slot, with the gap behind it. */
+  public static long packedBytes(long tensorBytes) {
+    return roundUp(tensorBytes, TENSOR_ALIGNMENT);
   }
 
   private static long roundUp(long bytes, long multiple) {

@@ -54,15 +54,18 @@ final class BankLayer implements LayerExperts {
     long stride = tensor.bytesPerExpert();
     Tensor added = new Tensor(tensor.input(), stride, packedBytes, home, source);
     tensors.add(added);
-    packedBytes = roundUp(Math.addExact(packedBytes, stride), LayerLayout.TENSOR_ALIGNMENT);
+    packedBytes = Math.addExact(packedBytes, LayerLayout.packedBytes(stride));
     for (int expert = 0; expert < spec.experts(); expert++) {
       table.set(expert, added.input(), home.address() + expert * stride);
     }
   }
 
   LayerLayout layout(long slotGranularity) {
-    return LayerLayout.pageable(
-        spec.experts(), spec.topK(), spec.bytesPerExpert(), roundUp(packedBytes, slotGranularity));
+    return LayerLayout.packed(
+        spec.experts(),
+        spec.topK(),
+        tensors.stream().map(Tensor::stride).toList(),
+        slotGranularity);
   }
 
   @Override
@@ -95,9 +98,5 @@ final class BankLayer implements LayerExperts {
     for (Tensor tensor : tensors) {
       table.set(expert, tensor.input(), tensor.home().address() + expert * tensor.stride());
     }
-  }
-
-  private static long roundUp(long bytes, long multiple) {
-    return Math.multiplyExact(Math.ceilDiv(bytes, multiple), multiple);
   }
 }

@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.device.host;
 
+import dev.expertbank.qmoe.device.CopyPiece;
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.PrefillStream;
 import dev.expertbank.qmoe.device.Slot;
@@ -114,6 +115,7 @@ final class HostPrefillStream implements PrefillStream {
     private final int[] active;
     private final int[] cold;
     private final @Nullable SlotCopy[] copies = new @Nullable SlotCopy[2];
+    private final long[] copiedBytes = new long[copies.length];
 
     /** The first active expert that is not computed yet. */
     private int next;
@@ -154,7 +156,9 @@ final class HostPrefillStream implements PrefillStream {
     private void prefetch(int item, int buffer) {
       if (!broken) {
         try {
-          copies[buffer] = device.startCopy(slots.get(buffer), experts.pieces(active[cold[item]]));
+          List<CopyPiece> pieces = experts.pieces(active[cold[item]]);
+          copies[buffer] = device.startCopy(slots.get(buffer), pieces);
+          copiedBytes[buffer] = pieces.stream().mapToLong(piece -> piece.source().bytes()).sum();
         } catch (EpException e) {
           LOG.log(System.Logger.Level.WARNING, "an expert is read in place", e);
         }
@@ -172,10 +176,8 @@ final class HostPrefillStream implements PrefillStream {
       FillEnd end = copy.await();
       long waited = System.nanoTime() - start;
       if (end == FillEnd.COMPLETED) {
-        int expert = active[cold[item]];
-        experts.pointTo(rows, expert, slots.get(buffer));
-        long bytes = experts.pieces(expert).stream().mapToLong(p -> p.source().bytes()).sum();
-        add(new PrefillStreamMetrics(1, bytes, copy.nanos(), waited, 0));
+        experts.pointTo(rows, active[cold[item]], slots.get(buffer));
+        add(new PrefillStreamMetrics(1, copiedBytes[buffer], copy.nanos(), waited, 0));
       } else {
         broken |= end == FillEnd.MAY_BE_IN_FLIGHT;
         add(new PrefillStreamMetrics(0, 0, 0, waited, 1));
