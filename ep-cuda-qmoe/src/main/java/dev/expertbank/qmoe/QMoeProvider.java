@@ -17,6 +17,7 @@ import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.GraphNode;
 import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
+import dev.expertbank.spi.WeightReport;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import java.nio.file.Path;
@@ -41,7 +42,7 @@ final class QMoeProvider implements ExecutionProvider {
   QMoeProvider(QMoeOptions options, Device device) {
     this.options = options;
     this.device = device;
-    this.bank = new ExpertBank(options.weightsAccess());
+    this.bank = new ExpertBank(options.weightsAccess(), device);
   }
 
   @Override
@@ -51,15 +52,22 @@ final class QMoeProvider implements ExecutionProvider {
     }
     Claim claim =
         switch (QMoeSpecs.read(node, options.routing())) {
-          case QMoeReading.Supported supported -> new Claim.Claimed(true, supported.notes());
-          case QMoeReading.Unsupported unsupported ->
-              new Claim.Refused(unsupported.code(), unsupported.reason());
+          case QMoeReading.Supported supported ->
+              device
+                  .unsupported(supported.spec())
+                  .<Claim>map(QMoeProvider::refused)
+                  .orElseGet(() -> new Claim.Claimed(true, supported.notes()));
+          case QMoeReading.Unsupported unsupported -> refused(unsupported);
         };
     // The first event would start the flight recorder, which takes longer than all of loading.
     if (FlightRecorder.isInitialized()) {
       record(node, claim);
     }
     return claim;
+  }
+
+  private static Claim refused(QMoeReading.Unsupported unsupported) {
+    return new Claim.Refused(unsupported.code(), unsupported.reason());
   }
 
   private static void record(GraphNode node, Claim claim) {
@@ -132,6 +140,11 @@ final class QMoeProvider implements ExecutionProvider {
           "residency.off", "there is no budget to resize: create the session with a memory.budget");
     }
     return residency.resize(request);
+  }
+
+  @Override
+  public WeightReport weights() {
+    return bank.report();
   }
 
   @Override

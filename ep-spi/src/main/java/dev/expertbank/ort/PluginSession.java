@@ -24,6 +24,7 @@ import dev.expertbank.spi.GraphValue;
 import dev.expertbank.spi.PlacementReport;
 import dev.expertbank.spi.PlacementReport.NodePlacement;
 import dev.expertbank.spi.ProviderSession;
+import dev.expertbank.spi.WeightReport;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -123,6 +124,11 @@ final class PluginSession implements ProviderSession {
   @Override
   public CompletableFuture<ResizeOutcome> resize(ResizeRequest request) {
     return gate.next(() -> provider.resize(request));
+  }
+
+  @Override
+  public WeightReport weights() {
+    return provider.weights();
   }
 
   @Override

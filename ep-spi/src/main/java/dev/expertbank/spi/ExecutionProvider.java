@@ -47,6 +47,9 @@ public interface ExecutionProvider extends AutoCloseable {
    */
   ResizeOutcome resize(ResizeRequest request);
 
+  /** How weights that are not in fast memory are reached, once the session has been created. */
+  WeightReport weights();
+
   /** What is resident and what that has brought; empty without residency. Safe from any thread. */
   Optional<ResidencyMetrics> metrics();
 

@@ -26,6 +26,9 @@ public interface ProviderSession {
    */
   CompletableFuture<ResizeOutcome> resize(ResizeRequest request);
 
+  /** How weights that are not in fast memory are reached. */
+  WeightReport weights();
+
   /** What is resident and what that has brought; empty without residency. */
   Optional<ResidencyMetrics> metrics();
 }

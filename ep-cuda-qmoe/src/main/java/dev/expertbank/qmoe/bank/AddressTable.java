@@ -1,7 +1,6 @@
 package dev.expertbank.qmoe.bank;
 
 import dev.expertbank.spi.qmoe.QMoeInput;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
@@ -22,9 +21,17 @@ public final class AddressTable {
 
   private final MemorySegment rows;
 
-  /** A table of NULL addresses that lives as long as {@code arena}. */
-  AddressTable(Arena arena, int experts) {
-    rows = arena.allocate(Math.multiplyExact(ROW_BYTES, experts), Long.BYTES);
+  /**
+   * A table over memory that is zeroed, so that every address is NULL.
+   *
+   * @param rows of {@link #bytes}
+   */
+  AddressTable(MemorySegment rows) {
+    this.rows = rows;
+  }
+
+  static long bytes(int experts) {
+    return Math.multiplyExact(ROW_BYTES, experts);
   }
 
   /** The rows, for a kernel. */

@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.bank;
 
 import dev.expertbank.qmoe.device.CopyPiece;
+import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.WeightSource;
@@ -10,7 +11,11 @@ import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeTensor;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 /**
  * Where the experts of one layer are outside of slots, and how a slot holds one: all its tensors in
@@ -20,16 +25,21 @@ final class BankLayer implements LayerExperts {
   private final QMoeSpec spec;
   private final AddressTable table;
   private final List<Tensor> tensors = new ArrayList<>();
+
+  /** Why kernels cannot read an expert where it is; the empty text if they can. */
+  private final String[] stagedReason;
+
+  private final BitSet resident = new BitSet();
   private long packedBytes;
 
   /**
    * One tensor of all experts.
    *
-   * @param home where it is read in place
+   * @param home the address at which it is read in place
    * @param source where it is copied from
    */
   private record Tensor(
-      QMoeInput input, long stride, long slotOffset, MemorySegment home, WeightSource source) {
+      QMoeInput input, long stride, long slotOffset, long home, WeightSource source) {
     WeightSource sourceOf(int expert) {
       return switch (source) {
         case WeightSource.InFile file ->
@@ -43,6 +53,8 @@ final class BankLayer implements LayerExperts {
   BankLayer(QMoeSpec spec, AddressTable table) {
     this.spec = spec;
     this.table = table;
+    stagedReason = new String[spec.experts()];
+    Arrays.fill(stagedReason, "");
   }
 
   @Override
@@ -50,14 +62,48 @@ final class BankLayer implements LayerExperts {
     return table;
   }
 
-  void add(QMoeTensor tensor, MemorySegment home, WeightSource source) {
+  /**
+   * Adds a tensor of all experts.
+   *
+   * @param home how much of it kernels can read where it is
+   * @param alignment of what they read in place
+   * @param source where it is copied from
+   */
+  void add(QMoeTensor tensor, Device.InPlace home, int alignment, WeightSource source) {
     long stride = tensor.bytesPerExpert();
-    Tensor added = new Tensor(tensor.input(), stride, packedBytes, home, source);
-    tensors.add(added);
+    tensors.add(new Tensor(tensor.input(), stride, packedBytes, home.address(), source));
     packedBytes = Math.addExact(packedBytes, LayerLayout.packedBytes(stride));
     for (int expert = 0; expert < spec.experts(); expert++) {
-      table.set(expert, added.input(), home.address() + expert * stride);
+      if ((expert + 1) * stride > home.bytes()) {
+        stagedReason[expert] = home.reason();
+      } else if ((home.address() + expert * stride) % alignment != 0) {
+        stagedReason[expert] =
+            tensor.input().schemaName() + " is not aligned to " + alignment + " bytes in the file";
+      }
     }
+  }
+
+  /** Fills the table, after all tensors have been added. */
+  void seal() {
+    for (int expert = 0; expert < spec.experts(); expert++) {
+      pointHome(expert);
+    }
+  }
+
+  /** Bytes of the experts that kernels cannot read where they are, by reason. */
+  Map<String, Long> stagedBytes() {
+    Map<String, Long> bytes = new TreeMap<>();
+    for (String reason : stagedReason) {
+      if (!reason.isEmpty()) {
+        bytes.merge(reason, spec.bytesPerExpert(), Long::sum);
+      }
+    }
+    return bytes;
+  }
+
+  /** Bytes of all experts. */
+  long bytes() {
+    return Math.multiplyExact(spec.bytesPerExpert(), spec.experts());
   }
 
   LayerLayout layout(long slotGranularity) {
@@ -70,8 +116,12 @@ final class BankLayer implements LayerExperts {
 
   @Override
   public boolean isCold(int expert) {
-    Tensor any = tensors.getFirst();
-    return table.get(expert, any.input()) == any.home().address() + expert * any.stride();
+    return !resident.get(expert);
+  }
+
+  @Override
+  public boolean isReadInPlace(int expert) {
+    return stagedReason[expert].isEmpty();
   }
 
   @Override
@@ -89,14 +139,19 @@ final class BankLayer implements LayerExperts {
   }
 
   void publish(int expert, Slot slot) {
-    for (Tensor tensor : tensors) {
-      table.set(expert, tensor.input(), slot.address() + tensor.slotOffset());
-    }
+    pointTo(table.rows(), expert, slot);
+    resident.set(expert);
   }
 
   void unpublish(int expert) {
+    pointHome(expert);
+    resident.clear(expert);
+  }
+
+  private void pointHome(int expert) {
     for (Tensor tensor : tensors) {
-      table.set(expert, tensor.input(), tensor.home().address() + expert * tensor.stride());
+      long home = isReadInPlace(expert) ? tensor.home() + expert * tensor.stride() : 0;
+      table.set(expert, tensor.input(), home);
     }
   }
 }

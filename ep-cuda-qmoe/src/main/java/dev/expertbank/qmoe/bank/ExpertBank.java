@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.bank;
 
 import dev.expertbank.qmoe.device.CopyPiece;
+import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.WeightSource;
@@ -11,6 +12,7 @@ import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExternalDataFile;
 import dev.expertbank.spi.GraphNode;
 import dev.expertbank.spi.GraphValue;
+import dev.expertbank.spi.WeightReport;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeTensor;
 import java.lang.foreign.Arena;
@@ -18,20 +20,31 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
 /**
  * Knows where the experts of one session are. Weights in external data stay in the file; weights
  * inside the model are copied once. Owns the mappings, the copies and the address tables.
  */
 public final class ExpertBank implements AutoCloseable {
+  private static final long PAGE_BYTES = 4096;
+
   private final WeightsAccess access;
+  private final Device device;
   private final WeightFiles files = new WeightFiles();
   private final Arena arena = Arena.ofShared();
   private final List<BankLayer> layers = new ArrayList<>();
   private boolean closed;
 
-  public ExpertBank(WeightsAccess access) {
+  /**
+   * An empty bank.
+   *
+   * @param device reads the experts; is closed before the bank
+   */
+  public ExpertBank(WeightsAccess access, Device device) {
     this.access = access;
+    this.device = device;
   }
 
   /**
@@ -43,13 +56,17 @@ public final class ExpertBank implements AutoCloseable {
    * @throws EpException {@code external.…} or {@code weights.…} if a tensor cannot be read
    */
   public LayerExperts openLayer(GraphNode node, QMoeSpec spec, Path modelDirectory) {
-    BankLayer layer = new BankLayer(spec, new AddressTable(arena, spec.experts()));
+    BankLayer layer =
+        new BankLayer(
+            spec, new AddressTable(device.hostMemory(AddressTable.bytes(spec.experts()))));
     for (QMoeTensor tensor : spec.tensors()) {
       GraphValue value = node.input(tensor.input().slot()).orElseThrow();
       long length = Math.multiplyExact(tensor.bytesPerExpert(), spec.experts());
       Located located = locate(value, length, modelDirectory);
-      layer.add(tensor, located.home(), located.source());
+      layer.add(
+          tensor, device.openInPlace(located.home()), device.alignment(tensor), located.source());
     }
+    layer.seal();
     layers.add(layer);
     return layer;
   }
@@ -67,6 +84,18 @@ public final class ExpertBank implements AutoCloseable {
   public ResidencyLayout layout(long slotGranularity) {
     return new ResidencyLayout(
         layers.stream().map(layer -> layer.layout(slotGranularity)).toList());
+  }
+
+  /** How the device reaches the experts that are not resident. */
+  public WeightReport report() {
+    Map<String, Long> staged = new TreeMap<>();
+    long bytes = 0;
+    for (BankLayer layer : layers) {
+      bytes += layer.bytes();
+      layer.stagedBytes().forEach((reason, more) -> staged.merge(reason, more, Long::sum));
+    }
+    long inPlace = bytes - staged.values().stream().mapToLong(Long::longValue).sum();
+    return new WeightReport(inPlace, staged);
   }
 
   /** What to copy so that a slot holds an expert. */
@@ -113,7 +142,8 @@ public final class ExpertBank implements AutoCloseable {
                 files.source(file, external.offset(), length));
       }
       case ConstantData.Inline inline -> {
-        MemorySegment copy = arena.allocate(length, 64);
+        // Whole pages, so that a device can register it.
+        MemorySegment copy = arena.allocate(length, PAGE_BYTES);
         inline.reader().readInto(copy);
         yield Located.inMemory(copy);
       }

@@ -56,6 +56,7 @@ public final class Residency implements AutoCloseable {
   private static final long RECLAIM_WAIT_MILLIS = 1000;
 
   private final ResidencyOptions options;
+  private final Device device;
   private final ResidencyLedger ledger;
   private final HeatTable heat;
   private final BankBudget budget;
@@ -77,6 +78,7 @@ public final class Residency implements AutoCloseable {
       BankBudget budget,
       Optional<Prefill> prefill) {
     this.options = options;
+    this.device = device;
     this.budget = budget;
     this.prefill = prefill;
     heat = plan.heat();
@@ -178,7 +180,9 @@ public final class Residency implements AutoCloseable {
     }
     BoundaryEvent event = new BoundaryEvent();
     event.begin();
-    ResidencyOutcome outcome = boundary.consume(() -> SafePoint.CLEAR);
+    device.awaitRuns();
+    ResidencyOutcome outcome =
+        boundary.consume(() -> new SafePoint(device.capturing(), 0, 0, false, 0));
     commit(event, outcome);
     if (outcome instanceof ResidencyOutcome.Failed(String reason)) {
       LOG.log(System.Logger.Level.WARNING, "residency has disarmed itself: " + reason);
@@ -204,6 +208,7 @@ public final class Residency implements AutoCloseable {
   public ResizeOutcome resize(ResizeRequest request) {
     ResizeEvent event = new ResizeEvent();
     event.begin();
+    device.awaitRuns();
     ResizeOutcome outcome = boundary.resize(request, this::safePoint, new Governed());
     event.end();
     if (event.shouldCommit()) {
@@ -222,10 +227,12 @@ public final class Residency implements AutoCloseable {
   }
 
   private SafePoint safePoint() {
-    return new SafePoint(false, ledger.keysIn(ResidencyState.FILLING).size(), 0, false, 0);
+    return new SafePoint(
+        device.capturing(), ledger.keysIn(ResidencyState.FILLING).size(), 0, false, 0);
   }
 
   private void settle() {
+    device.awaitRuns();
     if (!boundary.isArmed()) {
       counters.disarm();
     }

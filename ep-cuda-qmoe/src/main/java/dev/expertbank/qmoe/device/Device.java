@@ -2,8 +2,12 @@ package dev.expertbank.qmoe.device;
 
 import dev.expertbank.memory.Tier;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
+import dev.expertbank.spi.qmoe.QMoeTensor;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * Where the nodes of one session are computed, and the memory that experts can be copied to. Safe
@@ -15,6 +19,26 @@ public interface Device extends AutoCloseable {
 
   /** Which tier of the memory governor slots are charged to. */
   Tier tier();
+
+  /** Why the device does not compute such nodes; empty if it does. */
+  Optional<QMoeReading.Unsupported> unsupported(QMoeSpec spec);
+
+  /**
+   * Zeroed memory of the host that kernels can read, at the same address, until the device is
+   * closed.
+   */
+  MemorySegment hostMemory(long bytes);
+
+  /**
+   * Makes the device's kernels able to read memory of the host in place, as far as that goes, until
+   * the device is closed.
+   *
+   * @param memory outlives the device
+   */
+  InPlace openInPlace(MemorySegment memory);
+
+  /** The address of an expert's tensor is a multiple of it where kernels read it in place. */
+  int alignment(QMoeTensor tensor);
 
   /**
    * A kernel for one node.
@@ -63,6 +87,12 @@ public interface Device extends AutoCloseable {
    */
   SlotCopy startCopy(Slot slot, List<CopyPiece> pieces);
 
+  /** Waits until the runs that have returned have also ended on the device. */
+  void awaitRuns();
+
+  /** Whether the launches of a run are being captured into a graph. */
+  boolean capturing();
+
   /** Waits until no copy writes to a slot; false if the device gave up waiting. */
   boolean awaitCopies();
 
@@ -86,4 +116,13 @@ public interface Device extends AutoCloseable {
    * @param source where the number is from, in words
    */
   record FreeMemory(long bytes, long reserveBytes, String source) {}
+
+  /**
+   * How much of some memory kernels can read where it is.
+   *
+   * @param address where they find the first byte
+   * @param bytes from the start on
+   * @param reason why it is not more; empty if it is everything
+   */
+  record InPlace(long address, long bytes, String reason) {}
 }

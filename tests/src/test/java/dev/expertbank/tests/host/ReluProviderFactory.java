@@ -16,6 +16,7 @@ import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
+import dev.expertbank.spi.WeightReport;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
@@ -102,6 +103,11 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
     @Override
     public ResizeOutcome resize(ResizeRequest request) {
       throw new EpException("residency.off", "Relu has no memory to resize");
+    }
+
+    @Override
+    public WeightReport weights() {
+      return WeightReport.NONE;
     }
 
     @Override

@@ -14,10 +14,15 @@ import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
+import dev.expertbank.spi.qmoe.QMoeTensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -32,6 +37,7 @@ public final class HostDevice implements Device {
 
   private final FaultPlan faults;
   private final HostCopies copies;
+  private final Arena memory = Arena.ofShared();
   private final Deque<HostRun> free = new ArrayDeque<>();
   private volatile @Nullable HostRouteCounters routeCounters;
   private volatile @Nullable HostPrefillStream prefillStream;
@@ -57,6 +63,26 @@ public final class HostDevice implements Device {
   @Override
   public Tier tier() {
     return Tier.HOST;
+  }
+
+  @Override
+  public Optional<QMoeReading.Unsupported> unsupported(QMoeSpec spec) {
+    return Optional.empty();
+  }
+
+  @Override
+  public MemorySegment hostMemory(long bytes) {
+    return memory.allocate(bytes, 64);
+  }
+
+  @Override
+  public InPlace openInPlace(MemorySegment home) {
+    return new InPlace(home.address(), home.byteSize(), "");
+  }
+
+  @Override
+  public int alignment(QMoeTensor tensor) {
+    return 1;
   }
 
   @Override
@@ -110,6 +136,16 @@ public final class HostDevice implements Device {
   @Override
   public SlotCopy startCopy(Slot slot, List<CopyPiece> pieces) {
     return copies.start(slot, pieces);
+  }
+
+  @Override
+  public void awaitRuns() {
+    // A run has ended when it returns.
+  }
+
+  @Override
+  public boolean capturing() {
+    return false;
   }
 
   @Override
@@ -174,5 +210,6 @@ public final class HostDevice implements Device {
     if (counters != null) {
       counters.close();
     }
+    memory.close();
   }
 }
