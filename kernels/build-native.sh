@@ -23,15 +23,21 @@ else
   echo "$cc" > "$objects/compiler"
 fi
 
-# CUDA: built where nvcc is; elsewhere the reason is recorded for probe() to report.
+# What says what to launch is plain C; the kernels themselves are built where nvcc is, and elsewhere the reason is recorded
+# for probe() to report.
+plan=$target/libexpertbank_qmoe_cuda.$ext
+if ! up_to_date "$plan" "$objects"; then
+  (cd "$here" && $cc $flags -O2 -shared -o "$plan" src/cuda/plan.c)
+fi
 nvcc=${NVCC:-nvcc}
-if ! ls "$here"/src/cuda/*.cu >/dev/null 2>&1; then
-  reason="this build has no CUDA kernels"
-elif ! command -v "$nvcc" >/dev/null 2>&1; then
+cuda=$target/cuda
+if ! command -v "$nvcc" >/dev/null 2>&1; then
   reason="built without CUDA kernels: nvcc was not on PATH"
 else
   reason=""
+  mkdir -p "$cuda"
+  compile_cuda "$cuda"
 fi
 printf 'cuda.kernels=%s\ncuda.reason=%s\n' "$([ -z "$reason" ] && echo present || echo absent)" "$reason" \
   > "$target/build.properties"
-echo "kernels: $os-$arch $built; CUDA: ${reason:-built}"
+echo "kernels: $os-$arch $built; CUDA: ${reason:-$cuda_built}"

@@ -55,3 +55,26 @@ up_to_date() {
   [ -f "$1" ] && [ "$(cat "$2/compiler" 2>/dev/null)" = "$cc" ] \
     && [ -z "$(find "$here/src" "$here"/*.sh -type f -newer "$1")" ]
 }
+
+# Every architecture from sm_75 on: machine code for each generation, which later ones of it run too, and for what comes
+# after them the last one's PTX.
+cuda_architectures="75 80 90 100 120"
+
+# compile_cuda DIR: one fatbin for each source, as many compilers at a time as there are processors. Sets cuda_built.
+compile_cuda() {
+  newer=$(find "$here/src/cuda" "$here/src/qmoe.h" "$here/native.sh" -type f -newer "$1/compiler" 2>/dev/null || echo all)
+  if [ -f "$1/compiler" ] && [ "$(cat "$1/compiler")" = "$nvcc $cuda_architectures" ] && [ -z "$newer" ]; then
+    cuda_built="is up to date"
+    return
+  fi
+  codes=""
+  for code in $cuda_architectures; do
+    codes="$codes -gencode arch=compute_$code,code=sm_$code"
+  done
+  codes="$codes -gencode arch=compute_$code,code=compute_$code"
+  for source in "$here"/src/cuda/*.cu; do
+    echo "cd '$here' && $nvcc -std=c++17 -O3 -fatbin $codes -o '$1/$(basename "$source" .cu).fatbin' 'src/cuda/$(basename "$source")'"
+  done | tr '\n' '\0' | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c
+  echo "$nvcc $cuda_architectures" > "$1/compiler"
+  cuda_built="built"
+}

@@ -34,7 +34,7 @@ int spec_is_supported(const eb_qmoe_spec *spec) {
         && (block == 0 || (block >= 16 && (block & (block - 1)) == 0))
         && is_element_type(spec->io_type) && is_element_type(spec->scale_type)
         && (spec->routing == EB_ROUTING_ORT_CPU || spec->routing == EB_ROUTING_ORT_CUDA)
-        && activation_is_supported(spec);
+        && spec->layout == EB_LAYOUT_PLAIN && activation_is_supported(spec);
 }
 
 /* The next `bytes` of the workspace, at a multiple of 64 from its start. */

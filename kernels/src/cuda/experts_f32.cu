@@ -1,0 +1,6 @@
+#define EXPERTBANK_IO EB_FLOAT
+#include "experts.cuh"
+
+DECODE_KERNELS(f32, 2)
+DECODE_KERNELS(f32, 4)
+DECODE_KERNELS(f32, 8)

@@ -1,0 +1,380 @@
+/*
+ * Choosing experts, grouping the routes by expert, and adding up what the experts give.
+ *
+ * The route kernel has three kinds of blocks, which do not wait for each other: the first run.route_blocks choose experts,
+ * a warp for each token; the next copies the address rows; the others pack the input.
+ */
+#include "layout.cuh"
+
+#define WARPS (EB_CUDA_THREADS / 32)
+
+/* Experts whose logits are kept in shared memory, and for which routes are grouped in the route kernel. */
+#define SHARED_EXPERTS EB_CUDA_SHARED_EXPERTS
+
+/* Input elements of a block that packs. */
+#define PACK_ELEMENTS EB_CUDA_PACK_ELEMENTS
+
+/* Whether logit a at index i is chosen before logit b at index j. */
+__device__ static bool ranks_before(float a, int i, float b, int j, bool higher_index_first) {
+    bool a_is_nan = a != a;
+    bool b_is_nan = b != b;
+    if (a_is_nan != b_is_nan) {
+        return b_is_nan;
+    }
+    if (!a_is_nan && a != b) {
+        return a > b;
+    }
+    return higher_index_first ? i > j : i < j;
+}
+
+/* exp(logit - largest) in [0, 1], defined for infinities and NaN. */
+__device__ static float softmax_numerator(float logit, float largest) {
+    if (logit != logit || logit == -INFINITY) {
+        return 0.0f;
+    }
+    return logit == largest ? 1.0f : expf(logit - largest);
+}
+
+/* Adds 1 unless that would wrap around; false when it would. */
+__device__ static bool count_up(uint32_t *counter) {
+    uint32_t seen = *counter;
+    while (seen != ~0u) {
+        uint32_t found = atomicCAS(counter, seen, seen + 1);
+        if (found == seen) {
+            return true;
+        }
+        seen = found;
+    }
+    return false;
+}
+
+/* The logits of one token, for a warp. */
+struct Logits {
+    const eb_cuda_run &run;
+    int64_t first;
+    const float *shared;        /* NULL: read them from the tensor */
+
+    __device__ float operator[](int expert) const {
+        return shared != nullptr ? shared[expert] : load_element(run.spec.io_type, run.router, first + expert);
+    }
+};
+
+/* The expert that comes after `last` in the order of choice, or the first of all; every lane has it. */
+__device__ static int next_expert(const eb_qmoe_spec &spec, const Logits &logits, int last) {
+    bool higher_first = spec.routing == EB_ROUTING_ORT_CPU;
+    float last_logit = last >= 0 ? logits[last] : 0.0f;
+    int best = -1;
+    float best_logit = 0.0f;
+    for (int e = threadIdx.x % 32; e < spec.experts; e += 32) {
+        float logit = logits[e];
+        if (last >= 0 && (e == last || !ranks_before(last_logit, last, logit, e, higher_first))) {
+            continue;
+        }
+        if (best < 0 || ranks_before(logit, e, best_logit, best, higher_first)) {
+            best = e;
+            best_logit = logit;
+        }
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+        int other = __shfl_xor_sync(~0u, best, distance);
+        float other_logit = __shfl_xor_sync(~0u, best_logit, distance);
+        if (other >= 0 && (best < 0 || ranks_before(other_logit, other, best_logit, best, higher_first))) {
+            best = other;
+            best_logit = other_logit;
+        }
+    }
+    return best;
+}
+
+/* The sum of softmax numerators over all experts, in an order that depends on their number only. */
+__device__ static float softmax_sum(const eb_qmoe_spec &spec, const Logits &logits, float largest) {
+    float sum = 0.0f;
+    for (int e = threadIdx.x % 32; e < spec.experts; e += 32) {
+        sum += softmax_numerator(logits[e], largest);
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, distance);
+    }
+    return sum;
+}
+
+/* Before weights drop any: residency is about which experts a row wants. */
+__device__ static void record_route(const eb_cuda_run &run, int64_t route, int expert) {
+    if (run.selected_expert != nullptr) {
+        run.selected_expert[route] = expert;
+    }
+    if (run.window_header == nullptr) {
+        return;
+    }
+    if (expert < 0 || expert >= run.spec.experts) {
+        run.window_header[EB_WINDOW_POISON] = 1;
+    } else if (!count_up(run.window_counts + expert) || !count_up(run.window_header + EB_WINDOW_COUNT)) {
+        run.window_header[EB_WINDOW_OVERFLOW] = 1;
+    }
+}
+
+/* The routes of one token, by a warp; the weights of a token follow those of the one before. */
+__device__ static void route_token(const eb_cuda_run &run, const Logits &logits, int token) {
+    const eb_qmoe_spec &spec = run.spec;
+    int lane = threadIdx.x % 32;
+    int32_t *experts = run.route_expert + (int64_t)token * spec.top_k;
+    float *weights = run.route_weight + (int64_t)token * spec.top_k;
+    int last = -1;
+    float largest = 0.0f;
+    float selected_sum = 0.0f;
+    bool given = spec.routing == EB_ROUTING_ORT_CPU && run.router_weights != nullptr;
+    for (int rank = 0; rank < spec.top_k; rank++) {
+        last = next_expert(spec, logits, last);
+        float logit = logits[last];
+        largest = rank == 0 ? logit : largest;
+        float weight = given ? load_element(spec.io_type, run.router_weights, logits.first + last)
+                             : softmax_numerator(logit, largest);
+        selected_sum += weight;
+        if (lane == 0) {
+            record_route(run, (int64_t)token * spec.top_k + rank, last);
+            experts[rank] = last;
+            weights[rank] = weight;
+        }
+    }
+    float divisor = selected_sum;
+    float smallest = 1e-8f;
+    if (spec.routing == EB_ROUTING_ORT_CUDA) {
+        float all = softmax_sum(spec, logits, largest);
+        smallest = 0.0f;
+        if (!(spec.normalize && selected_sum / all > 1e-6f)) {
+            divisor = all;
+        }
+    } else if (given && !spec.normalize) {
+        divisor = 1.0f;
+    }
+    if (lane == 0) {
+        for (int rank = 0; rank < spec.top_k; rank++) {
+            bool divides = given ? divisor != 0.0f : divisor > 0.0f;
+            float weight = divides ? weights[rank] / divisor : 0.0f;
+            bool kept = weight > smallest;
+            weights[rank] = kept ? weight : 0.0f;
+            experts[rank] = kept ? experts[rank] : -1;
+        }
+    }
+}
+
+/* What grouping a few tokens' routes needs. */
+struct Grouping {
+    uint32_t tokens[SHARED_EXPERTS];                                /* those that chose an expert, one bit each */
+    uint16_t route[SHARED_EXPERTS][EB_CUDA_DECODE_COLUMNS];
+    int warp_active[WARPS];
+};
+
+/* Lists the routes of every expert, and a tile for every expert that has any; one block, at most 8 tokens. */
+__device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
+    const eb_qmoe_spec &spec = run.spec;
+    for (int e = threadIdx.x; e < spec.experts; e += EB_CUDA_THREADS) {
+        grouping.tokens[e] = 0;
+    }
+    __syncthreads();
+    int routes = run.tokens * spec.top_k;
+    for (int r = threadIdx.x; r < routes; r += EB_CUDA_THREADS) {
+        int expert = run.route_expert[r];
+        if (expert >= 0) {
+            atomicOr(&grouping.tokens[expert], 1u << (r / spec.top_k));
+            grouping.route[expert][r / spec.top_k] = (uint16_t)r;
+        }
+    }
+    __syncthreads();
+    int active = 0;
+    for (int first = 0; first < spec.experts; first += EB_CUDA_THREADS) {
+        int e = first + threadIdx.x;
+        uint32_t tokens = e < spec.experts ? grouping.tokens[e] : 0;
+        unsigned ballot = __ballot_sync(~0u, tokens != 0);
+        if (threadIdx.x % 32 == 0) {
+            grouping.warp_active[threadIdx.x / 32] = __popc(ballot);
+        }
+        __syncthreads();
+        int before = active + __popc(ballot & ((1u << (threadIdx.x % 32)) - 1));
+        for (int warp = 0; warp < WARPS; warp++) {
+            before += warp < (int)threadIdx.x / 32 ? grouping.warp_active[warp] : 0;
+            active += grouping.warp_active[warp];
+        }
+        __syncthreads();
+        if (e < spec.experts) {
+            run.expert_count[e] = __popc(tokens);
+        }
+        if (tokens != 0) {
+            run.tile_expert[2 * before] = e;
+            run.tile_expert[2 * before + 1] = 0;
+            int place = 0;
+            for (int token = 0; token < run.tokens; token++) {
+                if (tokens >> token & 1) {
+                    run.expert_list[(int64_t)e * run.tokens + place++] = grouping.route[e][token];
+                }
+            }
+        }
+    }
+    if (threadIdx.x == 0) {
+        run.tile_count[0] = active;
+    }
+}
+
+__device__ static void copy_rows(const eb_cuda_run &run) {
+    constexpr int WORDS = sizeof(eb_expert_row) / sizeof(uint64_t);
+    const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(run.rows);
+    uint64_t *to = reinterpret_cast<uint64_t *>(run.run_rows);
+    for (int i = threadIdx.x; i < run.spec.experts * WORDS; i += EB_CUDA_THREADS) {
+        to[i] = from[i];
+    }
+}
+
+template <int IO>
+__device__ static void pack(const eb_cuda_run &run, int block, uint16_t *shared) {
+    constexpr int PARTS = Numeric<IO>::PARTS;
+    const eb_qmoe_spec &spec = run.spec;
+    int stride = round_up(spec.hidden, GROUP);
+    int blocks_per_token = (stride + PACK_ELEMENTS - 1) / PACK_ELEMENTS;
+    int token = block / blocks_per_token;
+    int first = block % blocks_per_token * PACK_ELEMENTS;
+    int count = stride - first < PACK_ELEMENTS ? stride - first : PACK_ELEMENTS;
+    for (int i = threadIdx.x; i < count; i += EB_CUDA_THREADS) {
+        int k = first + i;
+        float value = k < spec.hidden ? load_element(spec.io_type, run.input, (int64_t)token * spec.hidden + k) : 0.0f;
+        uint16_t parts[PARTS];
+        split<IO>(value, parts);
+        for (int part = 0; part < PARTS; part++) {
+            shared[part * PACK_ELEMENTS + packed_position(spec.layout, spec.bits, i)] = parts[part];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < PARTS * count / 8; i += EB_CUDA_THREADS) {
+        int part = i / (count / 8);
+        int at = i % (count / 8) * 8;
+        uint16_t *to = run.x + (part * (int64_t)run.tokens + token) * stride + first + at;
+        *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(shared + part * PACK_ELEMENTS + at);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __grid_constant__ eb_cuda_run run) {
+    __shared__ union {
+        float logits[WARPS][SHARED_EXPERTS];
+        Grouping grouping;
+        __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
+    } shared;
+    int block = blockIdx.x;
+    if (block > run.route_blocks) {
+        uint16_t *packed = shared.packed;
+        switch (run.spec.io_type) {
+        case EB_FLOAT: pack<EB_FLOAT>(run, block - run.route_blocks - 1, packed); break;
+        case EB_FLOAT16: pack<EB_FLOAT16>(run, block - run.route_blocks - 1, packed); break;
+        default: pack<EB_BFLOAT16>(run, block - run.route_blocks - 1, packed); break;
+        }
+        return;
+    }
+    if (block == run.route_blocks) {
+        copy_rows(run);
+        return;
+    }
+    int warp = threadIdx.x / 32;
+    int token = block * WARPS + warp;
+    if (token < run.tokens) {
+        Logits logits = {run, (int64_t)token * run.spec.experts, nullptr};
+        if (run.spec.experts <= SHARED_EXPERTS) {
+            for (int e = threadIdx.x % 32; e < run.spec.experts; e += 32) {
+                shared.logits[warp][e] = logits[e];
+            }
+            __syncwarp();
+            logits.shared = shared.logits[warp];
+        }
+        route_token(run, logits, token);
+    }
+    if (run.fused_grouping) {
+        __syncthreads();
+        group_few(run, shared.grouping);
+    }
+}
+
+/* The tiles of all experts, by the block that finishes last. */
+__device__ static void list_tiles(const eb_cuda_run &run) {
+    __shared__ int warp_tiles[WARPS];
+    int before = 0;
+    int warp = threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    for (int first = 0; first < run.spec.experts; first += EB_CUDA_THREADS) {
+        int e = first + threadIdx.x;
+        int count = e < run.spec.experts ? __ldcg(run.expert_count + e) : 0;
+        int tiles = (count + run.tile_columns - 1) / run.tile_columns;
+        int through = tiles;
+        for (int distance = 1; distance < 32; distance *= 2) {
+            int lower = __shfl_up_sync(~0u, through, distance);
+            through += lane >= distance ? lower : 0;
+        }
+        if (lane == 31) {
+            warp_tiles[warp] = through;
+        }
+        __syncthreads();
+        int tile = before + through - tiles;
+        for (int w = 0; w < WARPS; w++) {
+            tile += w < warp ? warp_tiles[w] : 0;
+            before += warp_tiles[w];
+        }
+        __syncthreads();
+        for (int i = 0; i < tiles; i++) {
+            run.tile_expert[2 * (tile + i)] = e;
+            run.tile_expert[2 * (tile + i) + 1] = i * run.tile_columns;
+        }
+    }
+    if (threadIdx.x == 0) {
+        run.tile_count[0] = before;
+        run.tile_count[1] = 0;
+    }
+}
+
+/* Lists the routes of every expert, a warp for each. */
+extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_group(const __grid_constant__ eb_cuda_run run) {
+    __shared__ bool last;
+    int expert = blockIdx.x * WARPS + threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    if (expert < run.spec.experts) {
+        int routes = run.tokens * run.spec.top_k;
+        int32_t *list = run.expert_list + (int64_t)expert * run.tokens;
+        int count = 0;
+        for (int first = 0; first < routes; first += 32) {
+            int r = first + lane;
+            bool mine = r < routes && run.route_expert[r] == expert;
+            unsigned ballot = __ballot_sync(~0u, mine);
+            if (mine) {
+                list[count + __popc(ballot & ((1u << lane) - 1))] = r;
+            }
+            count += __popc(ballot);
+        }
+        if (lane == 0) {
+            run.expert_count[expert] = count;
+        }
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(run.tile_count + 1, 1) == (int)gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last) {
+        __threadfence();
+        list_tiles(run);
+    }
+}
+
+/* output = the sum of what a token's experts give, by their weights, in the order of choice. */
+extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_combine(const __grid_constant__ eb_cuda_run run) {
+    const eb_qmoe_spec &spec = run.spec;
+    int blocks_per_token = (spec.hidden + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
+    int64_t token = blockIdx.x / blocks_per_token;
+    int column = blockIdx.x % blocks_per_token * EB_CUDA_THREADS + threadIdx.x;
+    if (column >= spec.hidden) {
+        return;
+    }
+    float sum = 0.0f;
+    for (int rank = 0; rank < spec.top_k; rank++) {
+        int64_t route = token * spec.top_k + rank;
+        if (run.route_expert[route] >= 0) {
+            sum += run.route_weight[route] * run.y[route * spec.hidden + column];
+        }
+    }
+    store_element(spec.io_type, run.output, token * spec.hidden + column, sum);
+}
