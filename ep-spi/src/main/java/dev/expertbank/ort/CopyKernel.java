@@ -5,6 +5,7 @@ import static dev.expertbank.ort.OrtStructField.KERNEL_IMPL_BYTES;
 import static dev.expertbank.ort.OrtStructField.KERNEL_RELEASE;
 
 import dev.expertbank.natives.Native;
+import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.KernelContext.Tensor;
 import java.lang.foreign.Arena;
@@ -153,13 +154,11 @@ final class CopyKernel {
     OrtKernelContext context =
         OrtKernelContext.ofThread().bind(kernelContext, INPUT_INDEX_BY_SLOT, session.gpuMemory());
     Tensor from = context.input(0);
-    if (from.elementCount() > 0 && from.data().byteSize() == 0) {
+    if (from.elementType() == ElementType.UNDEFINED) {
       throw new EpException(
           "kernel.copy",
-          "a tensor of "
-              + from.elementType()
-              + " cannot be copied between the host and a GPU: keep the nodes that use it on the"
-              + " CPU");
+          "ONNX Runtime wants a tensor copied whose element type this version does not know: keep"
+              + " the nodes that use it on one side, the host or the GPU");
     }
     Tensor to = context.outputLike(0, from);
     if (to.elementCount() > 0) {
