@@ -98,8 +98,7 @@ final class CopyKernel {
         OrtStatus.check(
             (long) setVersions.handle().invokeExact(builder, 1, Integer.MAX_VALUE), setVersions);
         check(OrtFunction.KERNEL_DEF_BUILDER_SET_EXECUTION_PROVIDER, builder, epName);
-        OrtStatus.check(
-            (long) setHostSide.handle().invokeExact(builder, 0L, memType), setHostSide);
+        OrtStatus.check((long) setHostSide.handle().invokeExact(builder, 0L, memType), setHostSide);
         check(OrtFunction.KERNEL_DEF_BUILDER_BUILD, builder, out.address());
       } finally {
         OrtCalls.release(OrtFunction.RELEASE_KERNEL_DEF_BUILDER, builder);

@@ -80,15 +80,12 @@ enum OrtFunction {
   KERNEL_REGISTRY_ADD_KERNEL(EP_API, 20, "KernelRegistry_AddKernel", "P(P,P,P,P)"),
   CREATE_KERNEL_DEF_BUILDER(EP_API, 21, "CreateKernelDefBuilder", "P(P)"),
   RELEASE_KERNEL_DEF_BUILDER(EP_API, 22, "ReleaseKernelDefBuilder", "V(P)"),
-  KERNEL_DEF_BUILDER_SET_OPERATOR_TYPE(
-      EP_API, 23, "KernelDefBuilder_SetOperatorType", "P(P,P)"),
+  KERNEL_DEF_BUILDER_SET_OPERATOR_TYPE(EP_API, 23, "KernelDefBuilder_SetOperatorType", "P(P,P)"),
   KERNEL_DEF_BUILDER_SET_DOMAIN(EP_API, 24, "KernelDefBuilder_SetDomain", "P(P,P)"),
-  KERNEL_DEF_BUILDER_SET_SINCE_VERSION(
-      EP_API, 25, "KernelDefBuilder_SetSinceVersion", "P(P,I,I)"),
+  KERNEL_DEF_BUILDER_SET_SINCE_VERSION(EP_API, 25, "KernelDefBuilder_SetSinceVersion", "P(P,I,I)"),
   KERNEL_DEF_BUILDER_SET_EXECUTION_PROVIDER(
       EP_API, 26, "KernelDefBuilder_SetExecutionProvider", "P(P,P)"),
-  KERNEL_DEF_BUILDER_SET_INPUT_MEM_TYPE(
-      EP_API, 27, "KernelDefBuilder_SetInputMemType", "P(P,J,I)"),
+  KERNEL_DEF_BUILDER_SET_INPUT_MEM_TYPE(EP_API, 27, "KernelDefBuilder_SetInputMemType", "P(P,J,I)"),
   KERNEL_DEF_BUILDER_SET_OUTPUT_MEM_TYPE(
       EP_API, 28, "KernelDefBuilder_SetOutputMemType", "P(P,J,I)"),
   KERNEL_DEF_BUILDER_BUILD(EP_API, 32, "KernelDefBuilder_Build", "P(P,P)"),

@@ -52,8 +52,7 @@ final class OrtKernelContext implements KernelContext {
    * @param inputIndexBySlot the fused node's input for each slot of the original node, or -1
    * @param gpuMemory where the provider wants tensors; null for the host
    */
-  OrtKernelContext bind(
-      long context, int[] inputIndexBySlot, @Nullable OrtGpuMemory gpuMemory) {
+  OrtKernelContext bind(long context, int[] inputIndexBySlot, @Nullable OrtGpuMemory gpuMemory) {
     this.context = context;
     this.inputIndexBySlot = inputIndexBySlot;
     this.gpuMemory = gpuMemory;

@@ -70,8 +70,7 @@ final class PluginNode {
   static long compute(long self, long state, long kernelContext) {
     PluginNode node = NODES.get(state);
     node.compiled.compute(
-        OrtKernelContext.ofThread()
-            .bind(kernelContext, node.inputIndexBySlot, node.gpuMemory));
+        OrtKernelContext.ofThread().bind(kernelContext, node.inputIndexBySlot, node.gpuMemory));
     return 0;
   }
 

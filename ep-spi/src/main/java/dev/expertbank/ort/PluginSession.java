@@ -241,8 +241,7 @@ final class PluginSession implements ProviderSession {
   }
 
   static long getKernelRegistry(long self, long registry) {
-    Native.view(registry, Long.BYTES)
-        .set(ValueLayout.JAVA_LONG, 0, at(self).factory.copyKernels());
+    Native.view(registry, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, at(self).factory.copyKernels());
     return 0;
   }
 

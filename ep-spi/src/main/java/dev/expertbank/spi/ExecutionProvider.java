@@ -20,9 +20,9 @@ public interface ExecutionProvider extends AutoCloseable {
   MemoryDevice memoryDevice();
 
   /**
-   * Copies a tensor between the host and the GPU of {@link #memoryDevice}, and returns when the copy
-   * is done. ONNX Runtime asks for it where a node on the host and a node on the GPU, of whichever
-   * provider, use one tensor. Never called where {@link #memoryDevice} is the host.
+   * Copies a tensor between the host and the GPU of {@link #memoryDevice}, and returns when the
+   * copy is done. ONNX Runtime asks for it where a node on the host and a node on the GPU, of
+   * whichever provider, use one tensor. Never called where {@link #memoryDevice} is the host.
    *
    * @param from not empty; was written by what the stream holds already
    * @param to of the same size

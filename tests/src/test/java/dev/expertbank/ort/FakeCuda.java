@@ -41,7 +41,9 @@ public final class FakeCuda {
   private static final int ADD_KEY_VALUE_PAIR = 296;
   private static final int EP_DEVICE_ADD_ALLOCATOR_INFO = 5;
 
-  private static final Map<Long, Arena> ALLOCATIONS = new ConcurrentHashMap<>();
+  /** By address; memory lives as long as it is listed. */
+  private static final Map<Long, MemorySegment> ALLOCATIONS = new ConcurrentHashMap<>();
+
   private static final AtomicBoolean REGISTERED = new AtomicBoolean();
   private static final MemorySegment NAME = Arena.global().allocateFrom(EP_NAME);
   private static final MemorySegment VERSION = Arena.global().allocateFrom("1.0.0");
@@ -145,18 +147,26 @@ public final class FakeCuda {
         struct(
             OrtStructField.FACTORY_BYTES,
             Map.of(
-                OrtStructField.FACTORY_GET_NAME.offset(), plain("getName", "P(P)"),
-                OrtStructField.FACTORY_GET_VENDOR.offset(), plain("getName", "P(P)"),
-                OrtStructField.FACTORY_GET_VENDOR_ID.offset(), plain("getVendorId", "I(P)"),
-                OrtStructField.FACTORY_GET_VERSION.offset(), plain("getVersion", "P(P)"),
+                OrtStructField.FACTORY_GET_NAME.offset(),
+                plain("getName", "P(P)"),
+                OrtStructField.FACTORY_GET_VENDOR.offset(),
+                plain("getName", "P(P)"),
+                OrtStructField.FACTORY_GET_VENDOR_ID.offset(),
+                plain("getVendorId", "I(P)"),
+                OrtStructField.FACTORY_GET_VERSION.offset(),
+                plain("getVersion", "P(P)"),
                 OrtStructField.FACTORY_GET_SUPPORTED_DEVICES.offset(),
-                    status("getSupportedDevices", "P(P,P,J,P,J,P)"),
-                OrtStructField.FACTORY_CREATE_EP.offset(), status("createEp", "P(P,P,P,J,P,P,P)"),
-                OrtStructField.FACTORY_RELEASE_EP.offset(), plain("releaseEp", "V(P,P)"),
-                FACTORY_CREATE_ALLOCATOR, status("createAllocator", "P(P,P,P,P)"),
-                FACTORY_RELEASE_ALLOCATOR, plain("releaseAllocator", "V(P,P)"),
+                status("getSupportedDevices", "P(P,P,J,P,J,P)"),
+                OrtStructField.FACTORY_CREATE_EP.offset(),
+                status("createEp", "P(P,P,P,J,P,P,P)"),
+                OrtStructField.FACTORY_RELEASE_EP.offset(),
+                plain("releaseEp", "V(P,P)"),
+                FACTORY_CREATE_ALLOCATOR,
+                status("createAllocator", "P(P,P,P,P)"),
+                FACTORY_RELEASE_ALLOCATOR,
+                plain("releaseAllocator", "V(P,P)"),
                 OrtStructField.FACTORY_CREATE_DATA_TRANSFER.offset(),
-                    status("createDataTransfer", "P(P,P)")));
+                status("createDataTransfer", "P(P,P)")));
     set(factories, factory);
     set(outCount, 1);
     return 0;
@@ -215,7 +225,8 @@ public final class FakeCuda {
       // The list begins with the CPU, which every machine has.
       long cpu = Native.view(devices, Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
       OrtFunction create = OrtFunction.CREATE_EP_DEVICE;
-      OrtStatus.check((long) create.handle().invokeExact(self, cpu, 0L, options, epDevices), create);
+      OrtStatus.check(
+          (long) create.handle().invokeExact(self, cpu, 0L, options, epDevices), create);
       OrtCalls.release(OrtFunction.RELEASE_KEY_VALUE_PAIRS, options);
       long epDevice = Native.view(epDevices, Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
       OrtStatus.check(
@@ -245,16 +256,13 @@ public final class FakeCuda {
   static void releaseAllocator(long self, long released) {}
 
   static long alloc(long self, long bytes) {
-    Arena arena = Arena.ofShared();
-    long address = arena.allocate(Math.max(bytes, 1), 256).address();
-    ALLOCATIONS.put(address, arena);
-    return address;
+    MemorySegment memory = Arena.ofAuto().allocate(Math.max(bytes, 1), 256);
+    ALLOCATIONS.put(memory.address(), memory);
+    return memory.address();
   }
 
   static void free(long self, long address) {
-    if (address != 0) {
-      ALLOCATIONS.remove(address).close();
-    }
+    ALLOCATIONS.remove(address);
   }
 
   static long info(long self) {
@@ -274,9 +282,7 @@ public final class FakeCuda {
 
   private static boolean isGpu(long memoryDevice) {
     try {
-      int type =
-          (int)
-              OrtFunction.MEMORY_DEVICE_GET_DEVICE_TYPE.handle().invokeExact(memoryDevice);
+      int type = (int) OrtFunction.MEMORY_DEVICE_GET_DEVICE_TYPE.handle().invokeExact(memoryDevice);
       return type == 1;
     } catch (Throwable e) {
       throw new IllegalStateException(e);

@@ -32,8 +32,7 @@ class OrtSessionFactsTest {
 
   @Test
   void otherEntriesSayNothing() {
-    assertThat(facts("ep.cuda.enable_cuda_graph", "1").cudaPeer())
-        .isEqualTo(new CudaPeer.Absent());
+    assertThat(facts("ep.cuda.enable_cuda_graph", "1").cudaPeer()).isEqualTo(new CudaPeer.Absent());
     assertThat(facts("ep.cuda.device_id", "first").cudaPeer()).isEqualTo(new CudaPeer.Absent());
   }
 

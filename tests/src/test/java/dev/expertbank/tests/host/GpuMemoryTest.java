@@ -74,8 +74,7 @@ class GpuMemoryTest {
         assertThat(registration.sessions().getFirst().boundaries()).isEqualTo(1);
       }
     }
-    assertThat(SEEN)
-        .containsExactly("relu gpu0 gpu0 stream 0", "relu gpu0 gpu0 stream 0", "close");
+    assertThat(SEEN).containsExactly("relu gpu0 gpu0 stream 0", "relu gpu0 gpu0 stream 0", "close");
     assertThat(FakeCuda.liveAllocations()).isEqualTo(before);
   }
 
@@ -162,7 +161,8 @@ class GpuMemoryTest {
         assertThat(registration.sessions().getFirst().boundaries()).isEqualTo(1);
       }
     }
-    // What the body takes from outside is copied by ONNX Runtime itself, like an input of the graph.
+    // What the body takes from outside is copied by ONNX Runtime itself, like an input of the
+    // graph.
     assertThat(SEEN).containsExactly("relu gpu0 gpu0 stream 0", "copy gpu0 host", "close");
   }
 

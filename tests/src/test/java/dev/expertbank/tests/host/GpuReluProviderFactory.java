@@ -19,6 +19,7 @@ import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
 import dev.expertbank.spi.SessionFacts;
+import dev.expertbank.spi.WeightReport;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
@@ -101,6 +102,11 @@ public final class GpuReluProviderFactory implements ExecutionProviderFactory {
     @Override
     public ResizeOutcome resize(ResizeRequest request) {
       throw new EpException("residency.off", "Relu has no memory to resize");
+    }
+
+    @Override
+    public WeightReport weights() {
+      return WeightReport.NONE;
     }
 
     @Override
