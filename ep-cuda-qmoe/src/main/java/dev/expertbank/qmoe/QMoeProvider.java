@@ -15,6 +15,8 @@ import dev.expertbank.spi.CompiledNode;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.GraphNode;
+import dev.expertbank.spi.KernelContext;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
 import dev.expertbank.spi.WeightReport;
@@ -43,6 +45,16 @@ final class QMoeProvider implements ExecutionProvider {
     this.options = options;
     this.device = device;
     this.bank = new ExpertBank(options.weightsAccess(), device);
+  }
+
+  @Override
+  public MemoryDevice memoryDevice() {
+    return MemoryDevice.HOST;
+  }
+
+  @Override
+  public void copy(KernelContext.Tensor from, KernelContext.Tensor to, long gpuStream) {
+    throw new IllegalStateException("there is no GPU to copy to or from");
   }
 
   @Override

@@ -8,6 +8,7 @@ import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
+import dev.expertbank.spi.SessionFacts;
 import java.util.List;
 
 /** The service: {@code ExecutionProviders.require("CudaQMoE")}. */
@@ -38,7 +39,7 @@ public final class QMoeProviderFactory implements ExecutionProviderFactory {
   }
 
   @Override
-  public ExecutionProvider create(ProviderOptions options) {
+  public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
     return new QMoeProvider(QMoeOptions.of(options), new HostDevice());
   }
 }

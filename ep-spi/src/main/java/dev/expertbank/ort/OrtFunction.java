@@ -23,6 +23,8 @@ enum OrtFunction {
   KERNEL_CONTEXT_GET_INPUT(API, 90, "KernelContext_GetInput", "P(P,J,P)"),
   KERNEL_CONTEXT_GET_OUTPUT(API, 91, "KernelContext_GetOutput", "P(P,J,P,J,P)"),
   RELEASE_STATUS(API, 93, "ReleaseStatus", "V(P)"),
+  RELEASE_MEMORY_INFO(API, 94, "ReleaseMemoryInfo", "V(P)"),
+  KERNEL_CONTEXT_GET_GPU_COMPUTE_STREAM(API, 193, "KernelContext_GetGPUComputeStream", "P(P,P)"),
   READ_OP_ATTR(API, 272, "ReadOpAttr", "P(P,I,P,J,P)"),
   KERNEL_CONTEXT_PARALLEL_FOR(API, 274, "KernelContext_ParallelFor", "P(P,P,J,J,P)"),
   GET_VALUE_INFO_NAME(API, 289, "GetValueInfoName", "P(P,P)"),
@@ -32,6 +34,7 @@ enum OrtFunction {
   HARDWARE_DEVICE_TYPE(API, 307, "HardwareDevice_Type", "I(P)"),
   GET_EP_API(API, 317, "GetEpApi", "P()"),
   GET_TENSOR_SIZE_IN_BYTES(API, 318, "GetTensorSizeInBytes", "P(P,P)"),
+  CREATE_MEMORY_INFO_V2(API, 320, "CreateMemoryInfo_V2", "P(P,I,I,I,I,J,I,P)"),
   VALUE_INFO_GET_INITIALIZER_VALUE(API, 326, "ValueInfo_GetInitializerValue", "P(P,P)"),
   VALUE_INFO_GET_EXTERNAL_INITIALIZER_INFO(
       API, 327, "ValueInfo_GetExternalInitializerInfo", "P(P,P)"),
@@ -65,7 +68,29 @@ enum OrtFunction {
       API, 414, "GetTensorElementTypeAndShapeDataReference", "P(P,P,P,P)"),
   CREATE_EP_DEVICE(EP_API, 0, "CreateEpDevice", "P(P,P,P,P,P)"),
   EP_GRAPH_SUPPORT_INFO_ADD_NODES_TO_FUSE(
-      EP_API, 2, "EpGraphSupportInfo_AddNodesToFuse", "P(P,P,J,P)");
+      EP_API, 2, "EpGraphSupportInfo_AddNodesToFuse", "P(P,P,J,P)"),
+  MEMORY_INFO_GET_MEMORY_DEVICE(EP_API, 6, "MemoryInfo_GetMemoryDevice", "P(P)"),
+  VALUE_GET_MEMORY_DEVICE(EP_API, 7, "Value_GetMemoryDevice", "P(P)"),
+  MEMORY_DEVICE_ARE_EQUAL(EP_API, 8, "MemoryDevice_AreEqual", "Z(P,P)"),
+  MEMORY_DEVICE_GET_DEVICE_TYPE(EP_API, 9, "MemoryDevice_GetDeviceType", "I(P)"),
+  MEMORY_DEVICE_GET_MEMORY_TYPE(EP_API, 10, "MemoryDevice_GetMemoryType", "I(P)"),
+  MEMORY_DEVICE_GET_VENDOR_ID(EP_API, 11, "MemoryDevice_GetVendorId", "I(P)"),
+  MEMORY_DEVICE_GET_DEVICE_ID(EP_API, 12, "MemoryDevice_GetDeviceId", "I(P)"),
+  CREATE_KERNEL_REGISTRY(EP_API, 18, "CreateKernelRegistry", "P(P)"),
+  KERNEL_REGISTRY_ADD_KERNEL(EP_API, 20, "KernelRegistry_AddKernel", "P(P,P,P,P)"),
+  CREATE_KERNEL_DEF_BUILDER(EP_API, 21, "CreateKernelDefBuilder", "P(P)"),
+  RELEASE_KERNEL_DEF_BUILDER(EP_API, 22, "ReleaseKernelDefBuilder", "V(P)"),
+  KERNEL_DEF_BUILDER_SET_OPERATOR_TYPE(EP_API, 23, "KernelDefBuilder_SetOperatorType", "P(P,P)"),
+  KERNEL_DEF_BUILDER_SET_DOMAIN(EP_API, 24, "KernelDefBuilder_SetDomain", "P(P,P)"),
+  KERNEL_DEF_BUILDER_SET_SINCE_VERSION(EP_API, 25, "KernelDefBuilder_SetSinceVersion", "P(P,I,I)"),
+  KERNEL_DEF_BUILDER_SET_EXECUTION_PROVIDER(
+      EP_API, 26, "KernelDefBuilder_SetExecutionProvider", "P(P,P)"),
+  KERNEL_DEF_BUILDER_SET_INPUT_MEM_TYPE(EP_API, 27, "KernelDefBuilder_SetInputMemType", "P(P,J,I)"),
+  KERNEL_DEF_BUILDER_SET_OUTPUT_MEM_TYPE(
+      EP_API, 28, "KernelDefBuilder_SetOutputMemType", "P(P,J,I)"),
+  KERNEL_DEF_BUILDER_BUILD(EP_API, 32, "KernelDefBuilder_Build", "P(P,P)"),
+  RELEASE_KERNEL_DEF(EP_API, 33, "ReleaseKernelDef", "V(P)"),
+  KERNEL_INFO_GET_EP(EP_API, 43, "KernelInfo_GetEp", "P(P,P)");
 
   /** The C structures of function pointers that ONNX Runtime hands out. */
   enum Table {

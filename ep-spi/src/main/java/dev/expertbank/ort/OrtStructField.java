@@ -27,17 +27,23 @@ enum OrtStructField {
   EP_RELEASE_NODE_COMPUTE_INFOS("OrtEp", "ReleaseNodeComputeInfos", 32, "V(P,P,J)", ZERO),
   EP_ON_RUN_START("OrtEp", "OnRunStart", 64, "P(P,P)", STATUS),
   EP_ON_RUN_END("OrtEp", "OnRunEnd", 72, "P(P,P,Z)", STATUS),
+  EP_GET_KERNEL_REGISTRY("OrtEp", "GetKernelRegistry", 104, "P(P,P)", STATUS),
   EP_ON_SESSION_INITIALIZATION_END("OrtEp", "OnSessionInitializationEnd", 176, "P(P)", STATUS),
+  EP_GET_DEFAULT_MEMORY_DEVICE("OrtEp", "GetDefaultMemoryDevice", 184, "P(P,P)", STATUS),
 
   NODE_CREATE_STATE("OrtNodeComputeInfo", "CreateState", 8, "P(P,P,P)", STATUS),
   NODE_COMPUTE("OrtNodeComputeInfo", "Compute", 16, "P(P,P,P)", STATUS),
-  NODE_RELEASE_STATE("OrtNodeComputeInfo", "ReleaseState", 24, "V(P,P)", ZERO);
+  NODE_RELEASE_STATE("OrtNodeComputeInfo", "ReleaseState", 24, "V(P,P)", ZERO),
+
+  KERNEL_COMPUTE("OrtKernelImpl", "Compute", 8, "P(P,P)", STATUS),
+  KERNEL_RELEASE("OrtKernelImpl", "Release", 16, "V(P)", ZERO);
 
   /** Sizes of the structures in the release whose layout this is. */
   static final long FACTORY_BYTES = 168;
 
   static final long EP_BYTES = 208;
   static final long NODE_COMPUTE_INFO_BYTES = 32;
+  static final long KERNEL_IMPL_BYTES = 40;
   static final long NODE_FUSION_OPTIONS_BYTES = 8;
   static final long NODE_FUSION_OPTIONS_DROP_CONSTANT_INITIALIZERS = 4;
 

@@ -52,6 +52,9 @@ final class PluginFactory {
   private final MemorySegment epNameText;
   private final CStruct struct;
 
+  /** An {@code OrtKernelRegistry}, once a session needs it; 0 before. */
+  private long copyKernels;
+
   PluginFactory(PluginLibrary library) {
     this.library = library;
     this.epName = library.epName();
@@ -69,6 +72,13 @@ final class PluginFactory {
 
   long epNameAddress() {
     return epNameText.address();
+  }
+
+  synchronized long copyKernels() {
+    if (copyKernels == 0) {
+      copyKernels = CopyKernel.newRegistry(epNameText.address());
+    }
+    return copyKernels;
   }
 
   private static PluginFactory at(long address) {
@@ -155,7 +165,8 @@ final class PluginFactory {
             options.put(key.substring(prefix.length()), value);
           }
         });
-    PluginSession session = factory.library.createSession(factory, options);
+    PluginSession session =
+        factory.library.createSession(factory, options, new OrtSessionFacts(config));
     Native.view(out, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, session.address());
     return 0;
   }

@@ -5,6 +5,7 @@ import dev.expertbank.natives.NativeLibrary;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.ProviderSession;
@@ -164,7 +165,8 @@ public final class PluginLibrary {
   }
 
   /** Called by the factory for each session; throwing ends the session's creation. */
-  PluginSession createSession(PluginFactory pluginFactory, Map<String, String> optionText) {
+  PluginSession createSession(
+      PluginFactory pluginFactory, Map<String, String> optionText, OrtSessionFacts facts) {
     Map<String, String> text = new HashMap<>(optionText);
     String registration = text.remove(REGISTRATION_KEY);
     SessionListener listener = registration == null ? null : listeners.get(registration);
@@ -176,14 +178,30 @@ public final class PluginLibrary {
               + " in these session options is closed: register the provider with new options");
     }
     ProviderOptions options = parse(text);
-    ExecutionProvider provider = providerFactory.create(options);
-    PluginSession session =
-        new PluginSession(pluginFactory, provider, options.get(FALLBACK) == Fallback.ALLOW);
+    ExecutionProvider provider = providerFactory.create(options, facts);
+    PluginSession session;
+    try {
+      OrtGpuMemory gpuMemory = gpuMemory(provider.memoryDevice(), facts);
+      session =
+          new PluginSession(
+              pluginFactory, provider, gpuMemory, options.get(FALLBACK) == Fallback.ALLOW);
+    } catch (RuntimeException | Error e) {
+      provider.close();
+      throw e;
+    }
     if (listener != null) {
       owners.put(session, listener);
       listener.sessionOpened(session);
     }
     return session;
+  }
+
+  private static @Nullable OrtGpuMemory gpuMemory(MemoryDevice device, OrtSessionFacts facts) {
+    if (!(device instanceof MemoryDevice.Gpu gpu)) {
+      return null;
+    }
+    facts.checkCanAllocateOn(gpu);
+    return new OrtGpuMemory(gpu);
   }
 
   void sessionClosed(PluginSession session) {

@@ -10,6 +10,7 @@ import dev.expertbank.spi.CompiledNode;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One claimed node: an {@code OrtNodeComputeInfo} that ONNX Runtime holds until it calls
@@ -28,6 +29,7 @@ final class PluginNode {
 
   private final CompiledNode compiled;
   private final int[] inputIndexBySlot;
+  private final @Nullable OrtGpuMemory gpuMemory;
   private final long handle;
   private final CStruct struct;
 
@@ -35,10 +37,12 @@ final class PluginNode {
    * Takes ownership of {@code compiled}.
    *
    * @param inputIndexBySlot the fused node's input for each slot of the original node, or -1
+   * @param gpuMemory the session's, where the provider wants tensors; null for the host
    */
-  PluginNode(CompiledNode compiled, int[] inputIndexBySlot) {
+  PluginNode(CompiledNode compiled, int[] inputIndexBySlot, @Nullable OrtGpuMemory gpuMemory) {
     this.compiled = compiled;
     this.inputIndexBySlot = inputIndexBySlot;
+    this.gpuMemory = gpuMemory;
     this.handle = NODES.add(this);
     this.struct = new CStruct(NODE_COMPUTE_INFO_BYTES, handle, STUBS);
   }
@@ -65,7 +69,8 @@ final class PluginNode {
 
   static long compute(long self, long state, long kernelContext) {
     PluginNode node = NODES.get(state);
-    node.compiled.compute(OrtKernelContext.ofThread().bind(kernelContext, node.inputIndexBySlot));
+    node.compiled.compute(
+        OrtKernelContext.ofThread().bind(kernelContext, node.inputIndexBySlot, node.gpuMemory));
     return 0;
   }
 

@@ -3,6 +3,8 @@ package dev.expertbank.ort;
 import static dev.expertbank.ort.OrtStructField.EP_BYTES;
 import static dev.expertbank.ort.OrtStructField.EP_COMPILE;
 import static dev.expertbank.ort.OrtStructField.EP_GET_CAPABILITY;
+import static dev.expertbank.ort.OrtStructField.EP_GET_DEFAULT_MEMORY_DEVICE;
+import static dev.expertbank.ort.OrtStructField.EP_GET_KERNEL_REGISTRY;
 import static dev.expertbank.ort.OrtStructField.EP_GET_NAME;
 import static dev.expertbank.ort.OrtStructField.EP_ON_RUN_END;
 import static dev.expertbank.ort.OrtStructField.EP_ON_RUN_START;
@@ -31,9 +33,11 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Collectors;
@@ -55,9 +59,18 @@ final class PluginSession implements ProviderSession {
               EP_ON_RUN_END, "onRunEnd",
               EP_ON_SESSION_INITIALIZATION_END, "onSessionInitializationEnd"));
 
+  /** A provider on the host leaves these fields NULL. */
+  private static final Map<OrtStructField, Long> GPU_STUBS =
+      Upcall.stubs(
+          MethodHandles.lookup(),
+          Map.of(
+              EP_GET_DEFAULT_MEMORY_DEVICE, "getDefaultMemoryDevice",
+              EP_GET_KERNEL_REGISTRY, "getKernelRegistry"));
+
   private final PluginFactory factory;
   private final ExecutionProvider provider;
   private final boolean fallbackAllowed;
+  private final @Nullable OrtGpuMemory gpuMemory;
   private final RunGate gate;
   private final long handle;
   private final CStruct struct;
@@ -68,17 +81,36 @@ final class PluginSession implements ProviderSession {
   private @Nullable EpException graphFailure;
   private volatile boolean created;
 
-  PluginSession(PluginFactory factory, ExecutionProvider provider, boolean fallbackAllowed) {
+  /** Takes ownership of both. */
+  PluginSession(
+      PluginFactory factory,
+      ExecutionProvider provider,
+      @Nullable OrtGpuMemory gpuMemory,
+      boolean fallbackAllowed) {
     this.factory = factory;
     this.provider = provider;
+    this.gpuMemory = gpuMemory;
     this.fallbackAllowed = fallbackAllowed;
     this.gate = new RunGate(provider::consumeRouteResidencyAtBoundary);
     this.handle = SESSIONS.add(this);
-    this.struct = new CStruct(EP_BYTES, handle, STUBS);
+    Map<OrtStructField, Long> stubs = new EnumMap<>(STUBS);
+    if (gpuMemory != null) {
+      stubs.putAll(GPU_STUBS);
+    }
+    this.struct = new CStruct(EP_BYTES, handle, stubs);
   }
 
   long address() {
     return struct.address();
+  }
+
+  ExecutionProvider provider() {
+    return provider;
+  }
+
+  /** Where the provider wants tensors; null for the host. */
+  @Nullable OrtGpuMemory gpuMemory() {
+    return gpuMemory;
   }
 
   static PluginSession at(long address) {
@@ -88,6 +120,9 @@ final class PluginSession implements ProviderSession {
   void release() {
     SESSIONS.remove(handle);
     struct.close();
+    if (gpuMemory != null) {
+      gpuMemory.close();
+    }
     gate.close();
     provider.close();
   }
@@ -187,8 +222,26 @@ final class PluginSession implements ProviderSession {
     return 0;
   }
 
+  /**
+   * ONNX Runtime calls this for every provider of the session, in the order in which they were
+   * added, after it has put the copies of the outputs on its streams; then it waits for the
+   * streams, unless the run's options say not to. So here a stream's work may still be going on,
+   * and a boundary that reads what such work writes has to wait for it. {@code syncStream} asks
+   * that of a provider with streams of its own, which this host gives to none.
+   */
   static long onRunEnd(long self, long runOptions, boolean syncStream) {
     at(self).gate.runEnded();
+    return 0;
+  }
+
+  static long getDefaultMemoryDevice(long self, long device) {
+    long memoryDevice = Objects.requireNonNull(at(self).gpuMemory).memoryDevice();
+    Native.view(device, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, memoryDevice);
+    return 0;
+  }
+
+  static long getKernelRegistry(long self, long registry) {
+    Native.view(registry, Long.BYTES).set(ValueLayout.JAVA_LONG, 0, at(self).factory.copyKernels());
     return 0;
   }
 
@@ -328,7 +381,8 @@ final class PluginSession implements ProviderSession {
       GraphNode node = nodes.getFirst().node();
       return new PluginNode(
           provider.compile(node, reader.modelDirectory(graph)),
-          inputIndexBySlot(node, reader.inputNames(fusedNode)));
+          inputIndexBySlot(node, reader.inputNames(fusedNode)),
+          gpuMemory);
     }
   }
 

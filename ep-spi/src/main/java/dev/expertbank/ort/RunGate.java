@@ -22,6 +22,9 @@ import org.jspecify.annotations.Nullable;
  * <p>ONNX Runtime has no run number, and it skips the end of a run that it leaves by a C++
  * exception. It does call start and end on one thread, so the thread is the run's identity: a start
  * on a thread that is still listed tells that its earlier run is over.
+ *
+ * <p>A run has ended when its last node has been called; what nodes have put on a GPU's stream may
+ * not be done ({@link PluginSession#onRunEnd}).
  */
 final class RunGate implements SafePoints {
   private static final System.Logger LOG = System.getLogger(RunGate.class.getName());

@@ -12,6 +12,24 @@ import java.util.Optional;
  * #resize} are never called while a run of the session is in flight.
  */
 public interface ExecutionProvider extends AutoCloseable {
+  /**
+   * Where this provider wants the inputs and outputs of its nodes; asked once, before any node. For
+   * a GPU, ONNX Runtime's own provider of that GPU has to be in the session: it allocates them. A
+   * session in which it cannot be is refused with {@code io.device}.
+   */
+  MemoryDevice memoryDevice();
+
+  /**
+   * Copies a tensor between the host and the GPU of {@link #memoryDevice}, and returns when the
+   * copy is done. ONNX Runtime asks for it where a node on the host and a node on the GPU, of
+   * whichever provider, use one tensor. Never called where {@link #memoryDevice} is the host.
+   *
+   * @param from not empty; was written by what the stream holds already
+   * @param to of the same size
+   * @param gpuStream as {@link KernelContext#gpuStream}
+   */
+  void copy(KernelContext.Tensor from, KernelContext.Tensor to, long gpuStream);
+
   /** Pure: the same node always gets the same answer. */
   Claim claim(GraphNode node);
 
@@ -36,6 +54,10 @@ public interface ExecutionProvider extends AutoCloseable {
    * session is in flight; overlapping runs are covered by one call when the last of them ends.
    * Bodies of If, Loop and Scan are part of their run and cause no call of their own. An exception
    * cannot fail the finished run: the host reports it as {@link BoundaryOutcome.Failed}.
+   *
+   * <p>What a run has put on a stream may still be going on, its outputs included: ONNX Runtime
+   * waits for its streams after this. A provider on a GPU waits here itself for what it reads, on
+   * each stream that {@link KernelContext#gpuStream} named since the boundary before.
    */
   BoundaryOutcome consumeRouteResidencyAtBoundary(RunBoundary boundary);
 

@@ -25,7 +25,8 @@ public interface ExecutionProviderFactory {
   /**
    * One provider for one session; the session closes it.
    *
+   * @param facts about that session
    * @throws EpException if an option cannot be honoured
    */
-  ExecutionProvider create(ProviderOptions options);
+  ExecutionProvider create(ProviderOptions options, SessionFacts facts);
 }

@@ -30,6 +30,14 @@ public interface KernelContext {
    */
   void parallelFor(MemorySegment function, long total, MemorySegment userData);
 
+  /**
+   * The stream on which ONNX Runtime's provider of the GPU runs the nodes around this one, as the
+   * GPU's driver knows it; 0 if there is none. Work that is put on it follows everything that
+   * writes the node's inputs and precedes everything that reads its outputs. It is the same for all
+   * nodes of a run; runs that overlap have streams of their own.
+   */
+  long gpuStream();
+
   /** A tensor in memory of ONNX Runtime. */
   interface Tensor {
     ElementType elementType();
@@ -40,7 +48,17 @@ public interface KernelContext {
 
     long elementCount();
 
-    /** The elements; read-only by contract for inputs. */
+    /**
+     * Where the elements are. ONNX Runtime does not keep every promise to put them where {@link
+     * ExecutionProvider#memoryDevice} wants them, so a provider on a GPU asks; a provider on the
+     * host is always told the host.
+     */
+    MemoryDevice memory();
+
+    /**
+     * The elements; read-only by contract for inputs. In a GPU's memory only the address means
+     * anything: access from the CPU ends the process.
+     */
     MemorySegment data();
   }
 }

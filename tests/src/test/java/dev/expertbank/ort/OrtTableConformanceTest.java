@@ -63,6 +63,7 @@ class OrtTableConformanceTest {
     assertThat(OrtStructField.EP_BYTES).isEqualTo(lastOffset("OrtEp") + 8);
     assertThat(OrtStructField.NODE_COMPUTE_INFO_BYTES)
         .isEqualTo(lastOffset("OrtNodeComputeInfo") + 8);
+    assertThat(OrtStructField.KERNEL_IMPL_BYTES).isEqualTo(lastOffset("OrtKernelImpl") + 8);
     assertThat(OrtStructField.NODE_FUSION_OPTIONS_DROP_CONSTANT_INITIALIZERS)
         .isEqualTo(row("OrtNodeFusionOptions", "drop_constant_initializers").offset());
   }

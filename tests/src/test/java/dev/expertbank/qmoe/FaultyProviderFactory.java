@@ -7,6 +7,7 @@ import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
+import dev.expertbank.spi.SessionFacts;
 import java.util.List;
 
 /** The provider on a host device of which one operation fails. */
@@ -35,7 +36,7 @@ public final class FaultyProviderFactory implements ExecutionProviderFactory {
   }
 
   @Override
-  public ExecutionProvider create(ProviderOptions options) {
+  public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
     return new QMoeProvider(QMoeOptions.of(options), new HostDevice(plan));
   }
 }

@@ -12,10 +12,12 @@ import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
 import dev.expertbank.spi.GraphNode;
 import dev.expertbank.spi.KernelContext;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.RunBoundary;
 import dev.expertbank.spi.SafePoints;
+import dev.expertbank.spi.SessionFacts;
 import dev.expertbank.spi.WeightReport;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -65,7 +67,7 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
   }
 
   @Override
-  public ExecutionProvider create(ProviderOptions options) {
+  public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
     ThrowIn throwIn = options.get(THROW_IN);
     failIf(throwIn, ThrowIn.CREATE);
     return new ReluProvider(throwIn);
@@ -78,6 +80,16 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
   }
 
   private record ReluProvider(ThrowIn throwIn) implements ExecutionProvider {
+    @Override
+    public MemoryDevice memoryDevice() {
+      return MemoryDevice.HOST;
+    }
+
+    @Override
+    public void copy(KernelContext.Tensor from, KernelContext.Tensor to, long gpuStream) {
+      throw new IllegalStateException("no GPU");
+    }
+
     @Override
     public Claim claim(GraphNode node) {
       failIf(throwIn, ThrowIn.CLAIM);
