@@ -45,6 +45,22 @@ __device__ __forceinline__ int packed_position(int layout, int bits, int k) {
     return (k & ~7) + (k & 3) * 2 + ((k >> 2) & 1);
 }
 
+/* The element at a packed position. */
+__device__ __forceinline__ int element_at(int layout, int bits, int position) {
+    int group = position & ~(GROUP - 1);
+    int in_group = position & (GROUP - 1);
+    if (layout == EB_LAYOUT_SM80) {
+        if (bits == 4) {
+            return group + (in_group >> 3) * 2 + (in_group >> 1 & 3) * 8 + (in_group & 1);
+        }
+        return group + (in_group & 16) + (in_group >> 2 & 3) * 2 + (in_group >> 1 & 1) + (in_group & 1) * 8;
+    }
+    if (bits == 8) {
+        return position;
+    }
+    return (position & ~7) + (position >> 1 & 3) + (position & 1) * 4;
+}
+
 /* How the rows of a step make tiles of 16. With a linear half, rows 0..7 of a tile are gates and 8..15 their partners. */
 enum { ROWS_DENSE, ROWS_INTERLEAVED, ROWS_HALVES, ROWS_FC3 };
 
@@ -205,6 +221,13 @@ __device__ __forceinline__ uint32_t less_zero_point_high(uint32_t biased, int ze
     return *reinterpret_cast<uint32_t *>(&value);
 }
 
+/* (word & mask) | bias in one instruction, which the compiler does not find by itself. */
+__device__ __forceinline__ uint32_t mask_and_bias(uint32_t word, uint32_t mask, uint32_t bias) {
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bias));
+    return result;
+}
+
 /* Eight integers of 2 or 4 bits. */
 template <int BITS, bool HALF>
 __device__ __forceinline__ void unpack_word(uint32_t word, int zero_point, uint32_t out[4]) {
@@ -214,10 +237,10 @@ __device__ __forceinline__ void unpack_word(uint32_t word, int zero_point, uint3
     for (int i = 0; i < 4; i++) {
         if constexpr (BITS == 4 && HALF) {
             uint32_t half_word = i < 2 ? word : word >> 8;
-            out[i] = i % 2 == 0 ? less_zero_point<HALF>((half_word & MASK) | BIAS, zero_point)
-                                : less_zero_point_high<HALF>((half_word & (MASK << 4)) | BIAS, zero_point);
+            out[i] = i % 2 == 0 ? less_zero_point<HALF>(mask_and_bias(half_word, MASK, BIAS), zero_point)
+                                : less_zero_point_high<HALF>(mask_and_bias(half_word, MASK << 4, BIAS), zero_point);
         } else {
-            out[i] = less_zero_point<HALF>(((word >> (BITS * i)) & MASK) | BIAS, zero_point);
+            out[i] = less_zero_point<HALF>(mask_and_bias(word >> (BITS * i), MASK, BIAS), zero_point);
         }
     }
 }
@@ -227,9 +250,9 @@ __device__ __forceinline__ void unpack_word(uint32_t word, int zero_point, uint3
  * a power of two whose last place is 1 gives the number itself, exactly.
  */
 template <int BITS, bool HALF>
-__device__ __forceinline__ void unpack(const uint8_t *group, int lane_in_quad, int zero_point, uint32_t out[4]) {
+__device__ __forceinline__ void unpack(const uint8_t *at, int zero_point, uint32_t out[4]) {
     if constexpr (BITS == 8) {
-        uint2 words = *reinterpret_cast<const uint2 *>(group + 8 * lane_in_quad);
+        uint2 words = *reinterpret_cast<const uint2 *>(at);
         for (int i = 0; i < 4; i++) {
             uint32_t word = i < 2 ? words.x : words.y;
             if constexpr (HALF) {
@@ -248,9 +271,9 @@ __device__ __forceinline__ void unpack(const uint8_t *group, int lane_in_quad, i
     } else {
         uint32_t word;
         if constexpr (BITS == 4) {
-            word = *reinterpret_cast<const uint32_t *>(group + 4 * lane_in_quad);
+            word = *reinterpret_cast<const uint32_t *>(at);
         } else {
-            uint32_t both = *reinterpret_cast<const uint16_t *>(group + 2 * lane_in_quad);
+            uint32_t both = *reinterpret_cast<const uint16_t *>(at);
             word = (both & 0xff) | (both >> 8) << 16;
         }
         unpack_word<BITS, HALF>(word, zero_point, out);

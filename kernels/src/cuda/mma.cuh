@@ -90,48 +90,49 @@ __device__ __forceinline__ void copy_by_warp(const Copy &copy, int lane) {
 }
 
 /*
- * From sm_90 on, one lane copies any number of bytes at once, in reads as long as the memory system takes them. A barrier
- * counts the bytes of a stage; the 32 lanes of a warp each say how many they add.
+ * From sm_90 on, one lane copies any number of bytes at once, in reads as long as the memory system takes them. A full
+ * barrier counts the bytes of a stage, of which each lane of the copying warp says how many it adds; an empty one counts the
+ * warps that have left it.
  */
-__device__ __forceinline__ void init_barriers(uint64_t *barriers, int count) {
 #if __CUDA_ARCH__ >= 900
-    if ((int)threadIdx.x < count) {
-        unsigned at = (unsigned)__cvta_generic_to_shared(barriers + threadIdx.x);
-        asm volatile("mbarrier.init.shared.b64 [%0], 32;" ::"r"(at) : "memory");
-    }
+__device__ __forceinline__ unsigned shared_address(const void *shared) {
+    return (unsigned)__cvta_generic_to_shared(shared);
+}
+
+__device__ __forceinline__ void init_barrier(uint64_t *barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void fence_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    __syncthreads();
-#endif
 }
 
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void expect_bulk(uint64_t *barrier, int bytes) {
-    unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+__device__ __forceinline__ void arrive(uint64_t *barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-__device__ __forceinline__ void copy_bulk(const Copy &copy, uint64_t *barrier) {
-    if (copy.bytes > 0) {
-        unsigned to = (unsigned)__cvta_generic_to_shared(copy.to);
-        unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                     "l"(copy.from), "r"(copy.bytes), "r"(at)
-                     : "memory");
-    }
+__device__ __forceinline__ void arrive_expecting(uint64_t *barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-#endif
 
-__device__ __forceinline__ void await_bulk(uint64_t *barrier, unsigned phase) {
-#if __CUDA_ARCH__ >= 900
-    unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
+__device__ __forceinline__ void await_barrier(uint64_t *barrier, unsigned phase) {
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again%=:\n"
                  "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
                  "@!done bra again%=;\n"
-                 "}" ::"r"(at), "r"(phase)
+                 "}" ::"r"(shared_address(barrier)), "r"(phase)
                  : "memory");
-#endif
 }
+
+__device__ __forceinline__ void copy_bulk(const Copy &copy, uint64_t *barrier) {
+    if (copy.bytes > 0) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                         shared_address(copy.to)),
+                     "l"(copy.from), "r"(copy.bytes), "r"(shared_address(barrier))
+                     : "memory");
+    }
+}
+#endif
 
 #endif

@@ -72,7 +72,7 @@ __device__ inline void split(float value, uint16_t parts[Numeric<IO>::PARTS]) {
 }
 
 __device__ inline float times_sigmoid(float x, float slope) {
-    return x / (1.0f + expf(-slope));
+    return __fdividef(x, 1.0f + expf(-slope));
 }
 
 __device__ inline float activate(const eb_qmoe_spec &spec, float x) {

@@ -19,7 +19,7 @@
 #define PREFILL_ROUTES_PER_EXPERT 24
 
 /* The barriers of the stages. */
-#define BARRIER_BYTES 64
+#define BARRIER_BYTES 128
 
 /* What every block needs beside its own shared memory. */
 #define RESERVED_SHARED_BYTES 1024
@@ -163,7 +163,7 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     int32_t group_bytes = GROUP * spec->bits / 8;
     int64_t band = spec->layout == EB_LAYOUT_PLAIN ? 1 : spec->bits == 4 ? 4 : 2;
     int64_t fixed = BARRIER_BYTES
-                  + EB_CUDA_THREADS / 32 * TILE_ROWS * (int64_t)run->tile_columns * (int64_t)sizeof(float)
+                  + 2 * (EB_CUDA_THREADS / 32) * TILE_ROWS * (int64_t)run->tile_columns * (int64_t)sizeof(float)
                   + EB_CUDA_MAX_STAGES * EB_CUDA_INFO_BYTES((int64_t)run->tile_columns);
     int64_t stage = 0;
     run->stages = 0;
@@ -184,7 +184,8 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     for (int step = 0; step < 2; step++) {
         int64_t tiles = max_token_tiles(run) * tiles_of(spec, step);
         plan->compute[step] = (eb_cuda_launch){expert_kernel(spec, phase), step,
-                                               (int32_t)(tiles < blocks ? tiles : blocks), (int32_t)shared};
+                                               (int32_t)(tiles < blocks ? tiles : blocks), EB_CUDA_DECODE_THREADS,
+                                               (int32_t)shared};
     }
     return 0;
 }
@@ -206,7 +207,7 @@ static int plan_prefill(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_
         if (blocks > INT32_MAX) {
             return 1;
         }
-        plan->compute[step] = (eb_cuda_launch){expert_kernel(spec, PREFILL), step, (int32_t)blocks,
+        plan->compute[step] = (eb_cuda_launch){expert_kernel(spec, PREFILL), step, (int32_t)blocks, EB_CUDA_THREADS,
                                                (int32_t)(fixed + run->stages * stage)};
     }
     return 0;
@@ -272,17 +273,19 @@ int32_t expertbank_cuda_plan(const eb_qmoe_spec *spec, int32_t zero_points, int6
     plan->run.fused_grouping = phase == DECODE && spec->experts <= EB_CUDA_SHARED_EXPERTS;
     plan->run.route_blocks = (int32_t)divide_up(tokens, EB_CUDA_THREADS / 32);
     int64_t pack_blocks = tokens * divide_up(round_up(spec->hidden, GROUP), EB_CUDA_PACK_ELEMENTS);
-    plan->route[0] = (eb_cuda_launch){ROUTE, 0, (int32_t)(plan->run.route_blocks + 1 + pack_blocks), 0};
+    plan->route[0] = (eb_cuda_launch){ROUTE, 0, (int32_t)(plan->run.route_blocks + 1 + pack_blocks),
+                                      EB_CUDA_THREADS, 0};
     plan->routes = 1;
     if (!plan->run.fused_grouping) {
         plan->route[plan->routes++] =
-            (eb_cuda_launch){GROUP_ROUTES, 0, (int32_t)divide_up(spec->experts, EB_CUDA_THREADS / 32), 0};
+            (eb_cuda_launch){GROUP_ROUTES, 0, (int32_t)divide_up(spec->experts, EB_CUDA_THREADS / 32),
+                             EB_CUDA_THREADS, 0};
     }
     if (phase == PREFILL ? plan_prefill(limits, plan, zero_points) : plan_decode(limits, plan, phase, zero_points)) {
         return 1;
     }
     plan->combine =
-        (eb_cuda_launch){COMBINE, 0, (int32_t)(tokens * divide_up(spec->hidden, EB_CUDA_THREADS)), 0};
+        (eb_cuda_launch){COMBINE, 0, (int32_t)(tokens * divide_up(spec->hidden, EB_CUDA_THREADS)), EB_CUDA_THREADS, 0};
     eb_cuda_run unused;
     expertbank_cuda_place(plan, 0, &unused);
     plan->workspace_bytes = (int64_t)((uintptr_t)unused.y + (uintptr_t)round_up(

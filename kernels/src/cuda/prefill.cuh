@@ -277,7 +277,8 @@ struct Prefill {
                 low_zero = zero_points[low * run.zero_point_stride + at];
                 high_zero = zero_points[high * run.zero_point_stride + at];
             }
-            rows[m].load(weights + low * STRIDE + g * group_bytes<BITS>(), weights + high * STRIDE + g * group_bytes<BITS>(),
+            int in_row = g * group_bytes<BITS>() + lane % 4 * (group_bytes<BITS>() / 4);
+            rows[m].load(weights + low * STRIDE + in_row, weights + high * STRIDE + in_row,
                          low_zero, high_zero, scale[low * (run.scale_stride / 4) + at],
                          scale[high * (run.scale_stride / 4) + at], half);
         }
@@ -297,28 +298,76 @@ struct Prefill {
         }
     }
 
+    /* Tokens whose sums are in shared memory at once, and how far apart they are there. */
+    static constexpr int STORE_TOKENS = 64;
+    static constexpr int SUM_STRIDE = PREFILL_ROWS + 4;
+
+    /* Stores what the block has computed, by way of shared memory so that the outputs of a token are next to each other. */
     __device__ __forceinline__ void store(const float total[2][COLUMN_TILES][4]) const {
         int lane = threadIdx.x % 32;
         int warp = threadIdx.x / 32;
+        float *sums = reinterpret_cast<float *>(stages);
 #pragma unroll
-        for (int m = 0; m < 2; m++) {
-            int tile = first_tile + warp / 2 * 2 + m;
-            int place = lane / 4;
-            if (tile < step.tiles) {
-                TileRow low_row = tile_row(step, tile, ordinal_at(step, place));
-                TileRow high_row = tile_row(step, tile, ordinal_at(step, place + 8));
-                float low_bias = bias_of(run, matrix_of_row(low_row).bias, low_row);
-                float high_bias = bias_of(run, matrix_of_row(high_row).bias, high_row);
+        for (int pass = 0; pass < TOKENS / STORE_TOKENS; pass++) {
+            if (pass * STORE_TOKENS >= count) {
+                return;
+            }
+            __syncthreads();
 #pragma unroll
-                for (int n = 0; n < COLUMN_TILES; n++) {
-                    for (int i = 0; i < 2; i++) {
-                        int token = (2 * n + warp % 2) * 8 + lane % 4 * 2 + i;
-                        if (token < count) {
-                            store_pair<IO, BITS>(run, step, tile, place, routes[token], total[m][n][i] + low_bias,
-                                                 total[m][n][2 + i] + high_bias);
-                        }
+            for (int n = 0; n < STORE_TOKENS / 16; n++) {
+#pragma unroll
+                for (int m = 0; m < 2; m++) {
+#pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        int token = (2 * n + warp % 2) * 8 + lane % 4 * 2 + i % 2;
+                        int place = (warp / 2 * 2 + m) * TILE_ROWS + lane / 4 + i / 2 * 8;
+                        sums[token * SUM_STRIDE + place] = total[m][pass * (STORE_TOKENS / 16) + n][i];
                     }
                 }
+            }
+            __syncthreads();
+            int tokens = count - pass * STORE_TOKENS < STORE_TOKENS ? count - pass * STORE_TOKENS : STORE_TOKENS;
+            store_sums(sums, routes + pass * STORE_TOKENS, tokens);
+        }
+    }
+
+    __device__ __forceinline__ float biased(const float *sums, int tile, int place) const {
+        TileRow row = tile_row(step, first_tile + tile, ordinal_at(step, place));
+        return sums[tile * TILE_ROWS + place] + bias_of(run, matrix_of_row(row).bias, row);
+    }
+
+    /* Eight outputs a thread: of fc1 eight packed positions, of fc2 eight columns. */
+    __device__ __forceinline__ void store_sums(const float *sums, const int32_t *of, int tokens) const {
+        int outputs = PREFILL_TILES * step.outputs;
+        int first = first_tile * step.outputs;
+        int stride = round_up(run.spec.inter, GROUP);
+        for (int i = threadIdx.x; i < tokens * (outputs / 8); i += EB_CUDA_THREADS) {
+            int token = i / (outputs / 8);
+            int at = i % (outputs / 8) * 8;
+            int64_t route = of[token];
+            const float *mine = sums + token * SUM_STRIDE;
+            if (step.matrix == 1) {
+                for (int j = 0; j < 8 && first + at + j < run.spec.hidden; j++) {
+                    run.y[route * run.spec.hidden + first + at + j] = biased(mine, (at + j) / TILE_ROWS, (at + j) % TILE_ROWS);
+                }
+            } else if (first + at < stride) {
+                uint32_t packed[4];
+#pragma unroll 2
+                for (int j = 0; j < 8; j++) {
+                    int output = element_at(run.spec.layout, BITS, at + j);
+                    float value;
+                    if (step.arrangement == ROWS_DENSE) {
+                        value = activate(run.spec, biased(mine, output / TILE_ROWS, output % TILE_ROWS));
+                    } else {
+                        value = activate(run.spec, biased(mine, output / 8, output % 8))
+                              * linear_half(run.spec, biased(mine, output / 8, output % 8 + 8));
+                    }
+                    uint16_t part[1];
+                    split<IO>(first + output < run.spec.inter ? value : 0.0f, part);
+                    reinterpret_cast<uint16_t *>(packed)[j] = part[0];
+                }
+                *reinterpret_cast<uint4 *>(run.inner + route * stride + first + at) =
+                    make_uint4(packed[0], packed[1], packed[2], packed[3]);
             }
         }
     }

@@ -23,8 +23,9 @@
 /* Tokens that one run may have; a caller with more makes several runs. */
 #define EB_CUDA_MAX_RUN_TOKENS 2048
 
-/* Threads of every block. */
+/* Threads of a block, but for those of decode, which have a warp more that does the copying. */
 #define EB_CUDA_THREADS 256
+#define EB_CUDA_DECODE_THREADS (EB_CUDA_THREADS + 32)
 
 /* Experts for which the route kernel groups routes itself. */
 #define EB_CUDA_SHARED_EXPERTS 512
@@ -44,7 +45,7 @@
 #define EB_CUDA_MAX_STAGES 4
 
 /* Bytes of shared memory with which decode describes one of its stages. */
-#define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 200 + 63) / 64 * 64)
+#define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 208 + 63) / 64 * 64)
 
 /* What `step` means to the kernels that compute experts. */
 enum { EB_CUDA_FC1 = 0, EB_CUDA_FC2 = 1 };
@@ -71,7 +72,7 @@ typedef struct {
     int32_t stages;                 /* of the pipeline through shared memory */
     int32_t block_shift;            /* the block of a group of 32 weights is its number >> block_shift; -1: blocks of 16 */
     int32_t decode_chunk;           /* groups of 32 weights of a row that a stage of decode holds */
-    int32_t scale_stride;           /* bytes that the scales of a row take in a stage */
+    int32_t scale_stride;           /* bytes that the scales of a row take in a stage, at most */
     int32_t zero_point_stride;      /* likewise; 0 when no expert can have zero points */
     eb_expert_row *run_rows;        /* [experts]: the rows as this run sees them */
     int32_t *route_expert;          /* [tokens, top_k], -1 where a route was dropped */
@@ -96,13 +97,13 @@ typedef struct {
     int32_t kernel;                 /* for expertbank_cuda_kernel_name */
     int32_t step;                   /* EB_CUDA_FC1 ..., for the run */
     int32_t blocks;
+    int32_t threads;                /* of a block */
     int32_t shared_bytes;           /* dynamic */
 } eb_cuda_launch;
 
 typedef struct {
     int64_t workspace_bytes;        /* 256-byte aligned, zeroed once when it is allocated */
-    int32_t routes;                 /* how many of `route` there are */
-    int32_t reserved;
+    int64_t routes;                 /* how many of `route` there are */
     eb_cuda_launch route[2];
     eb_cuda_launch compute[2];
     eb_cuda_launch combine;

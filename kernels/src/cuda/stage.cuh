@@ -93,13 +93,16 @@ struct GroupWeights {
     uint32_t product[2][4];     /* registers of two products */
     float scale[2];             /* of rows lane / 4 and lane / 4 + 8 */
 
-    /* half: -1 for the whole group, else which of its two blocks of 16. */
-    __device__ __forceinline__ void load(const uint8_t *low_row, const uint8_t *high_row, int low_zero_point,
+    /*
+     * low_at, high_at: this lane's eight weights of each row. half: -1 for the whole group, else which of its two blocks of
+     * 16.
+     */
+    __device__ __forceinline__ void load(const uint8_t *low_at, const uint8_t *high_at, int low_zero_point,
                                          int high_zero_point, float low_scale, float high_scale, int half) {
         int lane = threadIdx.x % 4;
         uint32_t a[4], b[4];
-        unpack<BITS, HALF>(low_row, lane, low_zero_point, a);
-        unpack<BITS, HALF>(high_row, lane, high_zero_point, b);
+        unpack<BITS, HALF>(low_at, low_zero_point, a);
+        unpack<BITS, HALF>(high_at, high_zero_point, b);
         bool part = half < 0 || lane / 2 == half;
 #pragma unroll
         for (int i = 0; i < 4; i++) {

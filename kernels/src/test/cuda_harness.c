@@ -109,6 +109,6 @@ CUfunction cuda_bench_function(const char *module_file, const char *name) {
 void cuda_launch(const eb_cuda_launch *launch, eb_cuda_run *run, CUstream stream) {
     run->step = launch->step;
     void *parameters[] = {run};
-    CHECK(gpuLaunch(cuda_kernel(launch->kernel), (unsigned)launch->blocks, 1, 1, EB_CUDA_THREADS, 1, 1,
+    CHECK(gpuLaunch(cuda_kernel(launch->kernel), (unsigned)launch->blocks, 1, 1, (unsigned)launch->threads, 1, 1,
                    (unsigned)launch->shared_bytes, stream, parameters, NULL));
 }
