@@ -28,7 +28,22 @@ struct StageInfo {
     int row[COLUMNS];               /* of the activations */
     int scale_at[TILE_ROWS];        /* by place, in the stage's scales; -1: there is no such row */
     int zero_point_at[TILE_ROWS];   /* in the stage's zero points; -1: there are none */
-    float bias[TILE_ROWS];
+    int bias_at[TILE_ROWS];         /* in the stage's biases; -1: there are none */
+};
+
+/* Tiles of tokens that are looked up once for all of a block's tiles of rows. */
+#define KNOWN_TILES EB_CUDA_KNOWN_TILES
+
+/* A tile of tokens: whose they are, and where that expert is. */
+template <int COLUMNS>
+struct alignas(16) TokenTile {
+    Matrix own;
+    Matrix fc3;
+    int expert;                     /* -1: of another stage of the run */
+    int first;                      /* of the expert's routes */
+    int columns;
+    int reserved;
+    int route[COLUMNS];
 };
 
 /* How tiles and stages are laid out, alike for those who fill and those who multiply. */
@@ -36,7 +51,9 @@ template <int BITS, int COLUMN_TILES>
 struct DecodeLayout {
     static constexpr int COLUMNS = COLUMN_TILES * TILE_COLUMNS;
     using Info = StageInfo<COLUMN_TILES>;
+    using Tokens = TokenTile<COLUMNS>;
     static_assert(sizeof(Info) <= EB_CUDA_INFO_BYTES(COLUMNS), "plan.c reserves too little");
+    static_assert(sizeof(Tokens) == EB_CUDA_TOKEN_TILE_BYTES(COLUMNS), "plan.c reserves another size");
 
     const eb_cuda_run &run;
     Step step;
@@ -49,6 +66,7 @@ struct DecodeLayout {
     uint64_t *full;
     uint64_t *empty;
     uint8_t *infos;
+    Tokens *known;                  /* [KNOWN_TILES] */
     float *sums;                    /* [2, warps, 16, columns] */
     uint8_t *stages;
 
@@ -58,12 +76,46 @@ struct DecodeLayout {
         chunks = (step.groups + run.decode_chunk - 1) / run.decode_chunk;
         tiles = run.tile_count[0] * step.tiles;
         stride = band * run.decode_chunk * group_bytes<BITS>() + (BITS == 8 ? 32 : 16);
-        stage_bytes = TILE_ROWS / band * stride + TILE_ROWS * (run.scale_stride + run.zero_point_stride);
+        stage_bytes = TILE_ROWS / band * stride + TILE_ROWS * (run.scale_stride + run.zero_point_stride)
+                    + EB_CUDA_BIAS_BYTES;
         full = reinterpret_cast<uint64_t *>(shared);
         empty = full + MAX_STAGES;
         infos = shared + 128;
-        sums = reinterpret_cast<float *>(infos + MAX_STAGES * EB_CUDA_INFO_BYTES(COLUMNS));
+        known = reinterpret_cast<Tokens *>(infos + MAX_STAGES * EB_CUDA_INFO_BYTES(COLUMNS));
+        sums = reinterpret_cast<float *>(known + KNOWN_TILES);
         stages = reinterpret_cast<uint8_t *>(sums + 2 * WARPS * TILE_ROWS * COLUMNS);
+    }
+
+    __device__ __forceinline__ void find(int2 entry, Tokens &found) const {
+        found.expert = entry.x >= run.first_expert && entry.x < run.end_expert ? entry.x : -1;
+        found.first = entry.y;
+        found.own = matrix_of(run.run_rows[entry.x], step.matrix);
+        found.fc3 = matrix_of(run.run_rows[entry.x], 2);
+        int left = run.expert_count[entry.x] - entry.y;
+        found.columns = left < COLUMNS ? left : COLUMNS;
+    }
+
+    __device__ __forceinline__ int route(int2 entry, int column) const {
+        return run.expert_list[(int64_t)entry.x * run.tokens + entry.y + column];
+    }
+
+    /* By all threads, before anything is looked up. Entries beyond the last are read, but not looked at. */
+    __device__ __forceinline__ void find_all() const {
+        const int2 *entries = reinterpret_cast<const int2 *>(run.tile_expert);
+        int most = run.max_tiles < KNOWN_TILES ? run.max_tiles : KNOWN_TILES;
+        int count = run.tile_count[0];
+        for (int i = threadIdx.x; i < most * (COLUMNS + 1); i += blockDim.x) {
+            int tile = i % most;
+            int column = i / most - 1;
+            int2 entry = entries[tile];
+            if (tile < count) {
+                if (column < 0) {
+                    find(entry, known[tile]);
+                } else if (entry.y + column < run.expert_count[entry.x]) {
+                    known[tile].route[column] = route(entry, column);
+                }
+            }
+        }
     }
 
     __device__ __forceinline__ int groups_of(int chunk) const {
@@ -83,12 +135,16 @@ struct DecodeLayout {
         return scales(slot) + TILE_ROWS * run.scale_stride;
     }
 
+    __device__ __forceinline__ uint8_t *biases(int slot) const {
+        return zero_points(slot) + TILE_ROWS * run.zero_point_stride;
+    }
+
     __device__ __forceinline__ int next_slot(int slot) const {
         return slot + 1 == run.stages ? 0 : slot + 1;
     }
 };
 
-/* Fills stages, one tile after the other. */
+/* Fills stages: `fillers` warps (or groups of them) take turns with the tiles. */
 template <int BITS, int COLUMN_TILES>
 struct DecodeFiller {
     using Layout = DecodeLayout<BITS, COLUMN_TILES>;
@@ -96,20 +152,27 @@ struct DecodeFiller {
 
     const Layout &at;
     const eb_cuda_run &run;
+    int fillers;
     int tile;                   /* of rows and tokens */
     int row_tile;
     int chunk;
+    int item;                   /* stages are numbered through */
     int slot;
-    int expert;                 /* -1: of another stage of the run */
+    bool mine;                  /* not of another stage of the run */
     Matrix own;
     Matrix fc3;
     int columns;
     int route;                  /* of this lane's column */
+    int span_rows;              /* rows whose scales follow each other in a stage */
 
-    __device__ __forceinline__ DecodeFiller(const Layout &layout) : at(layout), run(layout.run) {
-        tile = blockIdx.x;
+    __device__ __forceinline__ DecodeFiller(const Layout &layout, int number, int fillers)
+        : at(layout), run(layout.run), fillers(fillers) {
+        bool consecutive = at.step.arrangement == ROWS_DENSE || at.step.arrangement == ROWS_INTERLEAVED;
+        span_rows = at.chunks > 1 ? 1 : consecutive ? TILE_ROWS : TILE_ROWS / 2;
+        tile = blockIdx.x + number * gridDim.x;
+        item = number * at.chunks;
+        slot = item % run.stages;
         chunk = 0;
-        slot = 0;
         look_up();
     }
 
@@ -117,14 +180,13 @@ struct DecodeFiller {
         return tile >= at.tiles;
     }
 
-    __device__ __forceinline__ TileRow row_at(int ordinal) const {
-        return tile_row(at.step, row_tile, ordinal);
+    /* How often the stage's slot has been filled before, modulo 2. */
+    __device__ __forceinline__ unsigned phase() const {
+        return item / run.stages & 1;
     }
 
-    /* Field by field: a choice between structures would put them in memory. */
-    __device__ __forceinline__ Matrix matrix(const TileRow &row) const {
-        return {row.fc3 ? fc3.weight : own.weight, row.fc3 ? fc3.scale : own.scale,
-                row.fc3 ? fc3.zero_point : own.zero_point, row.fc3 ? fc3.bias : own.bias};
+    __device__ __forceinline__ TileRow row_at(int ordinal) const {
+        return tile_row(at.step, row_tile, ordinal);
     }
 
     /* Finds the tensors and routes of the tile. */
@@ -132,28 +194,38 @@ struct DecodeFiller {
         if (done()) {
             return;
         }
+        int lane = threadIdx.x % 32;
         int token_tile = tile / at.step.tiles;
         row_tile = tile - token_tile * at.step.tiles;
-        int2 entry = reinterpret_cast<const int2 *>(run.tile_expert)[token_tile];
-        expert = entry.x >= run.first_expert && entry.x < run.end_expert ? entry.x : -1;
-        if (expert >= 0) {
-            own = matrix_of(run.run_rows[expert], at.step.matrix);
-            fc3 = at.step.arrangement == ROWS_FC3 ? matrix_of(run.run_rows[expert], 2) : own;
-            columns = run.expert_count[expert] - entry.y;
-            columns = columns < COLUMNS ? columns : COLUMNS;
-            int lane = threadIdx.x % 32;
-            route = lane < columns ? run.expert_list[(int64_t)expert * run.tokens + entry.y + lane] : 0;
+        if (token_tile < KNOWN_TILES) {
+            const typename Layout::Tokens &known = at.known[token_tile];
+            mine = known.expert >= 0;
+            own = known.own;
+            fc3 = known.fc3;
+            columns = known.columns;
+            route = lane < columns ? known.route[lane] : 0;
+            return;
         }
+        int2 entry = reinterpret_cast<const int2 *>(run.tile_expert)[token_tile];
+        typename Layout::Tokens found;
+        at.find(entry, found);
+        mine = found.expert >= 0;
+        own = found.own;
+        fc3 = found.fc3;
+        columns = found.columns;
+        route = lane < columns ? at.route(entry, lane) : 0;
     }
 
     /* After the stage has been filled. */
     __device__ __forceinline__ void advance() {
-        slot = at.next_slot(slot);
+        item++;
         if (++chunk == at.chunks) {
             chunk = 0;
-            tile += gridDim.x;
+            item += (fillers - 1) * at.chunks;
+            tile += fillers * gridDim.x;
             look_up();
         }
+        slot = item % run.stages;
     }
 
     /* Bytes of a row before the stage's, and in it. */
@@ -172,52 +244,62 @@ struct DecodeFiller {
         TileRow row = row_at(index * at.band);
         Copy copy;
         copy.bytes = row.valid && at.row_bytes % 16 == 0 ? at.band * bytes() : 0;
-        copy.from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes + (int64_t)offset() * at.band;
+        copy.from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes + offset() * at.band;
         copy.to = at.stages + slot * at.stage_bytes + (at.band == 1 ? row.place : index) * at.stride;
         return copy;
     }
 
     /*
-     * What is copied of scales or zero points: the window of 16-byte pieces around the bytes [from, from + bytes) of the rows
-     * that follow each other: all of them when a stage has whole rows, else a single one.
+     * What is copied of scales, zero points or biases: the window of 16-byte pieces around some bytes of rows that follow each
+     * other.
      */
     struct Span {
         const uint8_t *from;
-        int bytes;
-        int to;                 /* where its window is, in the stage's scales or zero points */
+        int bytes;              /* 0: there are none */
+        int to;                 /* where its window is, in the stage's scales, zero points or biases */
     };
 
-    __device__ __forceinline__ int rows_of_span() const {
-        if (at.chunks > 1) {
-            return 1;
-        }
-        return at.step.arrangement == ROWS_DENSE || at.step.arrangement == ROWS_INTERLEAVED ? TILE_ROWS : TILE_ROWS / 2;
+    /* How many of the rows from one on exist. */
+    __device__ __forceinline__ int existing(const TileRow &row, int rows) const {
+        int left = at.step.arrangement == ROWS_HALVES ? at.step.rows / 2 - row_tile * 8 : at.step.rows - row.row;
+        return left < rows ? left : rows;
     }
 
-    template <bool ZERO_POINTS>
-    __device__ __forceinline__ Span span(int index) const {
-        int rows = rows_of_span();
-        TileRow row = row_at(index * rows);
+    __device__ __forceinline__ Span scales(int index) const {
+        TileRow row = row_at(index * span_rows);
         int group = chunk * run.decode_chunk;
         int begin = first_block(run, group);
         int end = end_block(run, at.step, group, at.groups_of(chunk));
-        int exist = (at.step.arrangement == ROWS_HALVES ? at.step.rows / 2 - row_tile * 8 : at.step.rows - row.row);
-        exist = exist < rows ? exist : rows;
         Span s;
-        if (ZERO_POINTS) {
-            const uint8_t *tensor = row.fc3 ? fc3.zero_point : own.zero_point;
-            s.from = zero_points_from<BITS>(run, at.step, tensor, row.row, begin);
-            s.bytes = (int)(zero_points_from<BITS>(run, at.step, tensor, row.row + exist - 1,
-                                                   run.spec.block_size == 0 ? 0 : end - 1)
-                            - s.from) + 1;
-            s.bytes = row.valid && tensor != nullptr ? s.bytes : 0;
-            s.to = index * rows * run.zero_point_stride;
-        } else {
-            s.from = scales_from(run, at.step, row.fc3 ? fc3.scale : own.scale, row.row, begin);
-            s.bytes = ((exist - 1) * at.step.blocks + end - begin) * scale_bytes(run.spec);
-            s.bytes = row.valid ? s.bytes : 0;
-            s.to = index * rows * run.scale_stride;
-        }
+        s.from = scales_from(run, at.step, row.fc3 ? fc3.scale : own.scale, row.row, begin);
+        s.bytes = row.valid ? ((existing(row, span_rows) - 1) * at.step.blocks + end - begin) * scale_bytes(run.spec) : 0;
+        s.to = index * span_rows * run.scale_stride;
+        return s;
+    }
+
+    __device__ __forceinline__ Span zero_points(int index) const {
+        TileRow row = row_at(index * span_rows);
+        int group = chunk * run.decode_chunk;
+        int begin = first_block(run, group);
+        int end = end_block(run, at.step, group, at.groups_of(chunk));
+        const uint8_t *tensor = row.fc3 ? fc3.zero_point : own.zero_point;
+        Span s;
+        s.from = zero_points_from<BITS>(run, at.step, tensor, row.row, begin);
+        const uint8_t *last = zero_points_from<BITS>(run, at.step, tensor, row.row + existing(row, span_rows) - 1, end - 1);
+        s.bytes = row.valid && tensor != nullptr ? (int)(last - s.from) + 1 : 0;
+        s.to = index * span_rows * run.zero_point_stride;
+        return s;
+    }
+
+    /* Of the two halves of a tile. */
+    __device__ __forceinline__ Span biases(int half) const {
+        TileRow row = row_at(half * 8);
+        const uint8_t *tensor = row.fc3 ? fc3.bias : own.bias;
+        int size = run.spec.io_type == EB_FLOAT ? 4 : 2;
+        Span s;
+        s.from = tensor + (int64_t)row.row * size;
+        s.bytes = row.valid && tensor != nullptr ? existing(row, 8) * size : 0;
+        s.to = half * (EB_CUDA_BIAS_BYTES / 2);
         return s;
     }
 
@@ -226,57 +308,71 @@ struct DecodeFiller {
                 span.bytes > 0 ? round_up(misalignment(span.from) + span.bytes, 16) : 0};
     }
 
-    __device__ __forceinline__ Copy scales(int index) const {
-        return window(span<false>(index), at.scales(slot));
-    }
-
-    __device__ __forceinline__ Copy zero_points(int index) const {
-        return window(span<true>(index), at.zero_points(slot));
-    }
-
     /* By one warp: what those who multiply have to know. */
     __device__ __forceinline__ void describe() const {
         typename Layout::Info &stage = at.info(slot);
         int lane = threadIdx.x % 32;
         bool exists = true;
-        if (expert >= 0) {
+        if (mine) {
             if (lane < COLUMNS) {
                 stage.route[lane] = route;
                 stage.row[lane] = at.step.matrix == 0 ? route / run.spec.top_k : route;
             }
             int place = lane % TILE_ROWS;
             int ordinal = ordinal_at(at.step, place);
-            int rows = rows_of_span();
             TileRow row = row_at(ordinal);
             exists = row.valid;
-            int block = first_block(run, chunk * run.decode_chunk);
-            Matrix m = matrix(row);
             if (lane < TILE_ROWS) {
-                Span s = span<false>(ordinal / rows);
-                const uint8_t *mine = scales_from(run, at.step, m.scale, row.row, block);
-                stage.scale_at[place] = row.valid ? s.to + misalignment(s.from) + (int)(mine - s.from) : -1;
-                stage.bias[place] = bias_of(run, m.bias, row);
+                Span s = scales(ordinal / span_rows);
+                int in_span = ordinal % span_rows * at.step.blocks * scale_bytes(run.spec);
+                stage.scale_at[place] = row.valid ? s.to + misalignment(s.from) + in_span : -1;
+                Span b = biases(ordinal / 8);
+                stage.bias_at[place] =
+                    row.valid && b.bytes > 0
+                        ? b.to + misalignment(b.from) + ordinal % 8 * (run.spec.io_type == EB_FLOAT ? 4 : 2)
+                        : -1;
             } else if (run.zero_point_stride != 0) {
-                Span s = span<true>(ordinal / rows);
-                const uint8_t *mine = zero_points_from<BITS>(run, at.step, m.zero_point, row.row, block);
-                stage.zero_point_at[place] = row.valid && m.zero_point != nullptr
-                                                 ? s.to + misalignment(s.from) + (int)(mine - s.from)
-                                                 : -1;
+                Span s = zero_points(ordinal / span_rows);
+                const uint8_t *tensor = row.fc3 ? fc3.zero_point : own.zero_point;
+                int block = first_block(run, chunk * run.decode_chunk);
+                const uint8_t *at_row = zero_points_from<BITS>(run, at.step, tensor, row.row, block);
+                stage.zero_point_at[place] =
+                    row.valid && tensor != nullptr ? s.to + misalignment(s.from) + (int)(at_row - s.from) : -1;
             } else {
                 stage.zero_point_at[place] = -1;
             }
         }
         bool whole = __all_sync(~0u, exists);
         if (lane == 0) {
-            stage.tile = expert >= 0 ? row_tile : -1;
+            stage.tile = mine ? row_tile : -1;
             stage.columns = columns;
             stage.whole = whole;
         }
     }
 
+    /* The copies that make up a stage: each of a warp's lanes can have two of them. */
+    __device__ __forceinline__ void copies(int lane, Copy &first, Copy &second) const {
+        int spans = TILE_ROWS / span_rows;
+        first = {nullptr, nullptr, 0};
+        second = first;
+        if (!mine) {
+            return;
+        }
+        if (lane < TILE_ROWS / at.band) {
+            first = weights(lane);
+        } else if (lane >= TILE_ROWS && lane < TILE_ROWS + spans) {
+            first = window(scales(lane - TILE_ROWS), at.scales(slot));
+        }
+        if (run.zero_point_stride != 0 && lane < spans) {
+            second = window(zero_points(lane), at.zero_points(slot));
+        } else if (lane >= TILE_ROWS && lane < TILE_ROWS + 2) {
+            second = window(biases(lane - TILE_ROWS), at.biases(slot));
+        }
+    }
+
     /* Rows that are no multiple of 16 bytes, by `threads` threads. */
     __device__ __forceinline__ void copy_bytes(int thread, int threads) const {
-        if (at.row_bytes % 16 == 0) {
+        if (!mine || at.row_bytes % 16 == 0) {
             return;
         }
         int most = run.decode_chunk * group_bytes<BITS>();
@@ -427,6 +523,11 @@ struct Decoder {
         }
     }
 
+    __device__ __forceinline__ float bias(int slot, int place) const {
+        int offset = at.info(slot).bias_at[place];
+        return offset < 0 ? 0.0f : load_element(run.spec.io_type, at.biases(slot) + offset, 0);
+    }
+
     /* Adds the warps' sums and stores the tile; all warps that multiply. `buffer` alternates. */
     __device__ __forceinline__ void finish(int slot, int buffer, const float total[COLUMN_TILES][4]) const {
         const Info &stage = at.info(slot);
@@ -446,7 +547,7 @@ struct Decoder {
             /* The places run fastest: what they store is next to each other. */
             int place = i % 8;
             int column = i / 8;
-            float low = stage.bias[place], high = stage.bias[place + 8];
+            float low = bias(slot, place), high = bias(slot, place + 8);
 #pragma unroll
             for (int warp = 0; warp < WARPS; warp++) {
                 low += sums[(warp * TILE_ROWS + place) * COLUMNS + column];
@@ -469,38 +570,22 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
         init_barrier(at.empty + threadIdx.x, WARPS);
     }
     fence_barriers();
+    at.find_all();
     __syncthreads();
     if (threadIdx.x >= EB_CUDA_THREADS) {
-        DecodeFiller<BITS, COLUMN_TILES> filler(at);
+        DecodeFiller<BITS, COLUMN_TILES> filler(at, threadIdx.x / 32 - WARPS, EB_CUDA_FILLING_WARPS);
         int lane = threadIdx.x % 32;
-        int bands = TILE_ROWS / at.band;
-        unsigned phases = ~0u;
-        while (!filler.done()) {
+        for (; !filler.done(); filler.advance()) {
             int slot = filler.slot;
-            await_barrier(at.empty + slot, phases >> slot & 1);
-            phases ^= 1u << slot;
+            Copy first, second;
+            filler.copies(lane, first, second);
+            await_barrier(at.empty + slot, filler.phase() ^ 1);
             filler.describe();
-            Copy copy = {nullptr, nullptr, 0};
-            Copy more = {nullptr, nullptr, 0};
-            if (filler.expert >= 0) {
-                filler.copy_bytes(lane, 32);
-                int spans = TILE_ROWS / filler.rows_of_span();
-                if (lane < bands) {
-                    copy = filler.weights(lane);
-                } else if (lane >= TILE_ROWS && lane < TILE_ROWS + spans) {
-                    copy = filler.scales(lane - TILE_ROWS);
-                }
-                if (run.zero_point_stride != 0 && lane < spans) {
-                    more = filler.zero_points(lane);
-                }
-            }
+            filler.copy_bytes(lane, 32);
             __syncwarp();
-            arrive_expecting(at.full + slot, copy.bytes + more.bytes);
-            copy_bulk(copy, at.full + slot);
-            if (run.zero_point_stride != 0) {
-                copy_bulk(more, at.full + slot);
-            }
-            filler.advance();
+            arrive_expecting(at.full + slot, first.bytes + second.bytes);
+            copy_bulk(first, at.full + slot);
+            copy_bulk(second, at.full + slot);
         }
         return;
     }
@@ -539,22 +624,17 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
 template <int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void fill_next(DecodeFiller<BITS, COLUMN_TILES> &filler) {
     if (!filler.done()) {
-        int lane = threadIdx.x % 32;
         int warp = threadIdx.x / 32;
         if (warp == 0) {
             filler.describe();
         }
-        if (filler.expert >= 0) {
-            filler.copy_bytes(threadIdx.x, EB_CUDA_DECODE_THREADS);
-            for (int i = warp; i < TILE_ROWS / filler.at.band; i += WARPS + 1) {
-                copy_by_warp(filler.weights(i), lane);
-            }
-            for (int i = warp; i < TILE_ROWS / filler.rows_of_span(); i += WARPS + 1) {
-                copy_by_warp(filler.scales(i), lane);
-                if (filler.run.zero_point_stride != 0) {
-                    copy_by_warp(filler.zero_points(i), lane);
-                }
-            }
+        filler.copy_bytes(threadIdx.x, EB_CUDA_DECODE_THREADS);
+        /* What would be a lane's copies are a warp's here, one after the other. */
+        for (int i = warp; i < 32; i += WARPS + EB_CUDA_FILLING_WARPS) {
+            Copy first, second;
+            filler.copies(i, first, second);
+            copy_by_warp(first, threadIdx.x % 32);
+            copy_by_warp(second, threadIdx.x % 32);
         }
         filler.advance();
     }
@@ -565,7 +645,9 @@ template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
     extern __shared__ __align__(128) uint8_t shared[];
     const DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
-    DecodeFiller<BITS, COLUMN_TILES> filler(at);
+    at.find_all();
+    __syncthreads();
+    DecodeFiller<BITS, COLUMN_TILES> filler(at, 0, 1);
     const Decoder<IO, BITS, COLUMN_TILES> decoder(at);
     for (int i = 0; i < run.stages - 1; i++) {
         fill_next(filler);

@@ -14,6 +14,6 @@
     }
 
 #define PREFILL_KERNEL(io, bits)                                                                                       \
-    KERNEL(EB_CUDA_THREADS, 1) KERNEL_NAME(prefill, io, bits)(const __grid_constant__ eb_cuda_run run) {                  \
+    KERNEL(EB_CUDA_THREADS, 2) KERNEL_NAME(prefill, io, bits)(const __grid_constant__ eb_cuda_run run) {                  \
         prefill_experts<EXPERTBANK_IO, bits>(run);                                                                     \
     }

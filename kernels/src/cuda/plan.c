@@ -115,9 +115,9 @@ static int32_t zero_point_stride(const eb_qmoe_spec *spec, int32_t zero_points, 
     return (int32_t)(round_up(divide_up(blocks * spec->bits, 8) + 1, 16) + 16);
 }
 
-/* The most stages with which two blocks share a multiprocessor, else with which one fits; 0 if none does. */
-static int32_t choose_stages(const eb_cuda_limits *limits, int64_t fixed, int64_t stage) {
-    int64_t shared = limits->shared_bytes_per_multiprocessor / 2 - RESERVED_SHARED_BYTES;
+/* The most stages with which so many blocks share a multiprocessor, else with which one fits; 0 if none does. */
+static int32_t choose_stages(const eb_cuda_limits *limits, int64_t blocks, int64_t fixed, int64_t stage) {
+    int64_t shared = limits->shared_bytes_per_multiprocessor / blocks - RESERVED_SHARED_BYTES;
     if (shared < fixed + MIN_STAGES * stage || shared > limits->shared_bytes_per_block) {
         shared = limits->shared_bytes_per_block;
     }
@@ -164,7 +164,8 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     int64_t band = spec->layout == EB_LAYOUT_PLAIN ? 1 : spec->bits == 4 ? 4 : 2;
     int64_t fixed = BARRIER_BYTES
                   + 2 * (EB_CUDA_THREADS / 32) * TILE_ROWS * (int64_t)run->tile_columns * (int64_t)sizeof(float)
-                  + EB_CUDA_MAX_STAGES * EB_CUDA_INFO_BYTES((int64_t)run->tile_columns);
+                  + EB_CUDA_MAX_STAGES * EB_CUDA_INFO_BYTES((int64_t)run->tile_columns)
+                  + EB_CUDA_KNOWN_TILES * EB_CUDA_TOKEN_TILE_BYTES((int64_t)run->tile_columns);
     int64_t stage = 0;
     run->stages = 0;
     for (int32_t chunk = DECODE_ROW_BYTES / group_bytes; run->stages == 0 && chunk >= DECODE_MIN_GROUPS; chunk /= 2) {
@@ -172,8 +173,8 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
         run->scale_stride = scale_stride(spec, chunk);
         run->zero_point_stride = zero_point_stride(spec, zero_points, chunk);
         int64_t copied = band * chunk * group_bytes + (spec->bits == 8 ? 32 : 16);
-        stage = TILE_ROWS / band * copied + TILE_ROWS * (run->scale_stride + run->zero_point_stride);
-        run->stages = choose_stages(limits, fixed, stage);
+        stage = TILE_ROWS / band * copied + TILE_ROWS * (run->scale_stride + run->zero_point_stride) + EB_CUDA_BIAS_BYTES;
+        run->stages = choose_stages(limits, 2, fixed, stage);
     }
     if (run->stages == 0) {
         return 1;
@@ -182,7 +183,7 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     int64_t resident = limits->shared_bytes_per_multiprocessor / (shared + RESERVED_SHARED_BYTES);
     int64_t blocks = limits->multiprocessors * (resident >= 2 ? 2 : 1);
     for (int step = 0; step < 2; step++) {
-        int64_t tiles = max_token_tiles(run) * tiles_of(spec, step);
+        int64_t tiles = run->max_tiles * tiles_of(spec, step);
         plan->compute[step] = (eb_cuda_launch){expert_kernel(spec, phase), step,
                                                (int32_t)(tiles < blocks ? tiles : blocks), EB_CUDA_DECODE_THREADS,
                                                (int32_t)shared};
@@ -198,12 +199,12 @@ static int plan_prefill(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_
     int64_t fixed = 2 * PREFILL_ROWS * (int64_t)(run->scale_stride + run->zero_point_stride);
     int64_t row = spec->bits == 2 ? 16 : spec->bits == 4 ? 48 : 96;
     int64_t stage = PREFILL_ROWS * row + (int64_t)run->tile_columns * PREFILL_GROUPS * GROUP * 2;
-    run->stages = choose_stages(limits, fixed, stage);
+    run->stages = choose_stages(limits, 2, fixed, stage);
     if (run->stages == 0) {
         return 1;
     }
     for (int step = 0; step < 2; step++) {
-        int64_t blocks = max_token_tiles(run) * divide_up(tiles_of(spec, step), PREFILL_ROWS / TILE_ROWS);
+        int64_t blocks = run->max_tiles * divide_up(tiles_of(spec, step), PREFILL_ROWS / TILE_ROWS);
         if (blocks > INT32_MAX) {
             return 1;
         }
@@ -231,6 +232,7 @@ void expertbank_cuda_place(const eb_cuda_plan *plan, uint64_t workspace, eb_cuda
     run->fused_grouping = plan->run.fused_grouping;
     run->route_blocks = plan->run.route_blocks;
     run->tile_columns = plan->run.tile_columns;
+    run->max_tiles = plan->run.max_tiles;
     run->stages = plan->run.stages;
     run->block_shift = plan->run.block_shift;
     run->decode_chunk = plan->run.decode_chunk;
@@ -243,7 +245,7 @@ void expertbank_cuda_place(const eb_cuda_plan *plan, uint64_t workspace, eb_cuda
     TAKE(route_weight, routes);
     TAKE(expert_count, spec->experts);
     TAKE(expert_list, spec->experts * tokens);
-    TAKE(tile_expert, 2 * max_token_tiles(&plan->run));
+    TAKE(tile_expert, 2 * plan->run.max_tiles);
     TAKE(x, parts * tokens * round_up(spec->hidden, GROUP));
     TAKE(inner, parts * routes * round_up(spec->inter, GROUP));
     TAKE(y, routes * spec->hidden);
@@ -270,10 +272,12 @@ int32_t expertbank_cuda_plan(const eb_qmoe_spec *spec, int32_t zero_points, int6
     plan->run.tile_columns = phase == DECODE ? EB_CUDA_DECODE_COLUMNS
                            : phase == FEW    ? EB_CUDA_FEW_COLUMNS
                                              : EB_CUDA_PREFILL_COLUMNS;
+    plan->run.max_tiles = (int32_t)max_token_tiles(&plan->run);
     plan->run.fused_grouping = phase == DECODE && spec->experts <= EB_CUDA_SHARED_EXPERTS;
     plan->run.route_blocks = (int32_t)divide_up(tokens, EB_CUDA_THREADS / 32);
     int64_t pack_blocks = tokens * divide_up(round_up(spec->hidden, GROUP), EB_CUDA_PACK_ELEMENTS);
-    plan->route[0] = (eb_cuda_launch){ROUTE, 0, (int32_t)(plan->run.route_blocks + 1 + pack_blocks),
+    int64_t row_blocks = divide_up((int64_t)spec->experts * EB_CUDA_ROW_PIECES, EB_CUDA_THREADS);
+    plan->route[0] = (eb_cuda_launch){ROUTE, 0, (int32_t)(plan->run.route_blocks + row_blocks + pack_blocks),
                                       EB_CUDA_THREADS, 0};
     plan->routes = 1;
     if (!plan->run.fused_grouping) {

@@ -17,6 +17,9 @@
 #define SCALE_BLOCKS 16
 #define SCALES_PER_THREAD (SCALE_BLOCKS / 2)
 
+/* Floats from one row's scales to the next: the rows of a warp are in different banks. */
+#define SCALE_STRIDE (SCALE_BLOCKS + 1)
+
 /* Rows are so far apart that the 8 rows of a warp's load are in different banks. */
 template <int BITS>
 __device__ constexpr int prefill_row_stride() {
@@ -167,7 +170,7 @@ struct Prefill {
 #pragma unroll
         for (int i = 0; i < SCALES_PER_THREAD; i++) {
             int at = threadIdx.x % 2 * SCALES_PER_THREAD + i;
-            to[place * (run.scale_stride / 4) + at] = fetched[i];
+            to[place * SCALE_STRIDE + at] = fetched[i];
             if (run.zero_point_stride != 0) {
                 zero_points[place * run.zero_point_stride + at] = fetched_zero_points[i];
             }
@@ -232,7 +235,7 @@ struct Prefill {
         for (int pass = 0; pass < TOKEN_PASSES; pass++) {
             int token = threadIdx.x / TOKEN_PIECES + pass * TOKEN_ROWS % TOKENS;
             int part = pass * TOKEN_ROWS / TOKENS;
-            if (token < round_up(count, 8)) {
+            if (token < round_up(count, 32)) {
                 bool valid = exists && tokens_from[pass] != nullptr;
                 copy16(to + part * TOKENS * TOKEN_STRIDE + activation_offset(token, piece / 4) + piece % 4 * 16,
                        valid ? tokens_from[pass] : run.x, valid);
@@ -242,22 +245,28 @@ struct Prefill {
     }
 
     __device__ __forceinline__ void multiply(int stage, int slot, float total[2][COLUMN_TILES][4]) const {
+        if (run.zero_point_stride == 0 && run.block_shift >= 0) {
 #pragma unroll
-        for (int g = 0; g < PREFILL_GROUPS; g++) {
-            int group = stage * PREFILL_GROUPS + g;
-            if (group < step.groups) {
-                if (run.block_shift >= 0) {
-                    multiply_group(stage, slot, g, group >> run.block_shift, -1, total);
-                } else {
-                    multiply_group(stage, slot, g, 2 * group, 0, total);
-                    if (2 * group + 1 < step.blocks) {
-                        multiply_group(stage, slot, g, 2 * group + 1, 1, total);
-                    }
+            for (int g = 0; g < PREFILL_GROUPS; g++) {
+                int group = stage * PREFILL_GROUPS + g;
+                if (group < step.groups) {
+                    multiply_group<true>(stage, slot, g, group >> run.block_shift, -1, total);
                 }
+            }
+            return;
+        }
+        int halves = run.block_shift < 0 ? 2 : 1;
+        for (int i = 0; i < PREFILL_GROUPS * halves; i++) {
+            int group = stage * PREFILL_GROUPS + i / halves;
+            int block = halves == 2 ? 2 * group + i % 2 : group >> run.block_shift;
+            if (group < step.groups && block < step.blocks) {
+                multiply_group<false>(stage, slot, i / halves, block, halves == 2 ? i % 2 : -1, total);
             }
         }
     }
 
+    /* SIMPLE: no zero points, and blocks of whole groups. */
+    template <bool SIMPLE>
     __device__ __forceinline__ void multiply_group(int stage, int slot, int g, int block, int half,
                                                    float total[2][COLUMN_TILES][4]) const {
         const uint8_t *weights = stages + slot * STAGE_BYTES;
@@ -273,33 +282,36 @@ struct Prefill {
             int low = (warp / 2 * 2 + m) * TILE_ROWS + lane / 4;
             int high = low + 8;
             int low_zero = 1 << (BITS - 1), high_zero = 1 << (BITS - 1);
-            if (run.zero_point_stride != 0) {
+            if (!SIMPLE && run.zero_point_stride != 0) {
                 low_zero = zero_points[low * run.zero_point_stride + at];
                 high_zero = zero_points[high * run.zero_point_stride + at];
             }
             int in_row = g * group_bytes<BITS>() + lane % 4 * (group_bytes<BITS>() / 4);
-            rows[m].load(weights + low * STRIDE + in_row, weights + high * STRIDE + in_row,
-                         low_zero, high_zero, scale[low * (run.scale_stride / 4) + at],
-                         scale[high * (run.scale_stride / 4) + at], half);
+            rows[m].load(weights + low * STRIDE + in_row, weights + high * STRIDE + in_row, low_zero, high_zero,
+                         scale[low * SCALE_STRIDE + at], scale[high * SCALE_STRIDE + at], SIMPLE ? -1 : half);
         }
+        /* Two tiles of tokens at a time: one's loads and products hide the other's. */
 #pragma unroll
-        for (int n = 0; n < COLUMN_TILES; n++) {
+        for (int n = 0; n < COLUMN_TILES; n += 2) {
             int token = (2 * n + warp % 2) * 8;
             if (token < count) {
-                uint4 values[PARTS];
+                uint4 first[PARTS], second[PARTS];
 #pragma unroll
                 for (int part = 0; part < PARTS; part++) {
-                    values[part] = *reinterpret_cast<const uint4 *>(activations + part * TOKENS * TOKEN_STRIDE
-                                                                    + activation_offset(token + lane / 4, g) + lane % 4 * 16);
+                    const uint8_t *of = activations + part * TOKENS * TOKEN_STRIDE + lane % 4 * 16;
+                    first[part] = *reinterpret_cast<const uint4 *>(of + activation_offset(token + lane / 4, g));
+                    second[part] = *reinterpret_cast<const uint4 *>(of + activation_offset(token + 16 + lane / 4, g));
                 }
-                rows[0].multiply(values, total[0][n]);
-                rows[1].multiply(values, total[1][n]);
+                rows[0].multiply(first, total[0][n]);
+                rows[1].multiply(first, total[1][n]);
+                rows[0].multiply(second, total[0][n + 1]);
+                rows[1].multiply(second, total[1][n + 1]);
             }
         }
     }
 
     /* Tokens whose sums are in shared memory at once, and how far apart they are there. */
-    static constexpr int STORE_TOKENS = 64;
+    static constexpr int STORE_TOKENS = 32;
     static constexpr int SUM_STRIDE = PREFILL_ROWS + 4;
 
     /* Stores what the block has computed, by way of shared memory so that the outputs of a token are next to each other. */

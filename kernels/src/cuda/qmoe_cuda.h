@@ -23,12 +23,16 @@
 /* Tokens that one run may have; a caller with more makes several runs. */
 #define EB_CUDA_MAX_RUN_TOKENS 2048
 
-/* Threads of a block, but for those of decode, which have a warp more that does the copying. */
+/* Threads of a block, but for those of decode, which have two warps more that do the copying. */
 #define EB_CUDA_THREADS 256
-#define EB_CUDA_DECODE_THREADS (EB_CUDA_THREADS + 32)
+#define EB_CUDA_FILLING_WARPS 2
+#define EB_CUDA_DECODE_THREADS (EB_CUDA_THREADS + 32 * EB_CUDA_FILLING_WARPS)
 
 /* Experts for which the route kernel groups routes itself. */
 #define EB_CUDA_SHARED_EXPERTS 512
+
+/* Pieces of 16 bytes of an address row; rows begin at a multiple of 16. */
+#define EB_CUDA_ROW_PIECES ((int32_t)(sizeof(eb_expert_row) / 16))
 
 /* Input elements of a block of the route kernel that packs. */
 #define EB_CUDA_PACK_ELEMENTS 1024
@@ -39,10 +43,17 @@
  */
 #define EB_CUDA_DECODE_COLUMNS 8
 #define EB_CUDA_FEW_COLUMNS 32
-#define EB_CUDA_PREFILL_COLUMNS 128
+#define EB_CUDA_PREFILL_COLUMNS 64
 
 /* Stages of the pipeline through shared memory, at most. */
 #define EB_CUDA_MAX_STAGES 4
+
+/* Tiles of tokens that a block of decode keeps in shared memory, and their size. */
+#define EB_CUDA_KNOWN_TILES 32
+#define EB_CUDA_TOKEN_TILE_BYTES(columns) (80 + 4 * (columns))
+
+/* Bytes of the biases of a tile in a stage: two windows of at most 16 of them. */
+#define EB_CUDA_BIAS_BYTES 192
 
 /* Bytes of shared memory with which decode describes one of its stages. */
 #define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 208 + 63) / 64 * 64)
@@ -67,8 +78,9 @@ typedef struct {
     int32_t step;                   /* the launch's */
 
     int32_t fused_grouping;         /* 1: route groups the routes itself */
-    int32_t route_blocks;           /* of the route kernel: the first choose experts, one copies rows, the rest pack */
+    int32_t route_blocks;           /* of the route kernel that choose experts; others copy rows and pack the input */
     int32_t tile_columns;           /* tokens of a tile */
+    int32_t max_tiles;              /* of tokens */
     int32_t stages;                 /* of the pipeline through shared memory */
     int32_t block_shift;            /* the block of a group of 32 weights is its number >> block_shift; -1: blocks of 16 */
     int32_t decode_chunk;           /* groups of 32 weights of a row that a stage of decode holds */
@@ -80,7 +92,7 @@ typedef struct {
     int32_t *expert_count;          /* [experts]: routes */
     int32_t *expert_list;           /* [experts, tokens]: its routes, as token * top_k + rank, ascending */
     int32_t *tile_count;            /* of tile_expert; [1] counts the finished blocks of the group kernel */
-    int32_t *tile_expert;           /* [max tiles, 2]: expert, and the first of its routes, of each tile of tokens, ascending */
+    int32_t *tile_expert;           /* [max_tiles, 2]: expert, and the first of its routes, of each tile of tokens, ascending */
     uint16_t *x;                    /* [parts, tokens, hidden rounded up to 32], in packed order */
     uint16_t *inner;                /* [parts, tokens * top_k, inter rounded up to 32]: activation(fc1), packed */
     float *y;                       /* [tokens * top_k, hidden]: fc2 */

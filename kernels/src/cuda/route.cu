@@ -2,7 +2,7 @@
  * Choosing experts, grouping the routes by expert, and adding up what the experts give.
  *
  * The route kernel has three kinds of blocks, which do not wait for each other: the first run.route_blocks choose experts,
- * a warp for each token; the next copies the address rows; the others pack the input.
+ * a warp for each token; the next copy the address rows; the others pack the input.
  */
 #include "layout.cuh"
 
@@ -215,12 +215,11 @@ __device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
     }
 }
 
-__device__ static void copy_rows(const eb_cuda_run &run) {
-    constexpr int WORDS = sizeof(eb_expert_row) / sizeof(uint64_t);
-    const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(run.rows);
-    uint64_t *to = reinterpret_cast<uint64_t *>(run.run_rows);
-    for (int i = threadIdx.x; i < run.spec.experts * WORDS; i += EB_CUDA_THREADS) {
-        to[i] = from[i];
+/* The rows may be memory of the host: every thread has one read under way. */
+__device__ static void copy_rows(const eb_cuda_run &run, int block) {
+    int i = block * EB_CUDA_THREADS + threadIdx.x;
+    if (i < run.spec.experts * EB_CUDA_ROW_PIECES) {
+        reinterpret_cast<uint4 *>(run.run_rows)[i] = __ldcv(reinterpret_cast<const uint4 *>(run.rows) + i);
     }
 }
 
@@ -258,17 +257,19 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
         __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
     } shared;
     int block = blockIdx.x;
-    if (block > run.route_blocks) {
-        uint16_t *packed = shared.packed;
-        switch (run.spec.io_type) {
-        case EB_FLOAT: pack<EB_FLOAT>(run, block - run.route_blocks - 1, packed); break;
-        case EB_FLOAT16: pack<EB_FLOAT16>(run, block - run.route_blocks - 1, packed); break;
-        default: pack<EB_BFLOAT16>(run, block - run.route_blocks - 1, packed); break;
+    if (block >= run.route_blocks) {
+        block -= run.route_blocks;
+        int row_blocks = (run.spec.experts * EB_CUDA_ROW_PIECES + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
+        if (block < row_blocks) {
+            copy_rows(run, block);
+            return;
         }
-        return;
-    }
-    if (block == run.route_blocks) {
-        copy_rows(run);
+        block -= row_blocks;
+        switch (run.spec.io_type) {
+        case EB_FLOAT: pack<EB_FLOAT>(run, block, shared.packed); break;
+        case EB_FLOAT16: pack<EB_FLOAT16>(run, block, shared.packed); break;
+        default: pack<EB_BFLOAT16>(run, block, shared.packed); break;
+        }
         return;
     }
     int warp = threadIdx.x / 32;
