@@ -271,10 +271,12 @@ int main(int count, char **arguments) {
         }
         for (int tokens = 1; tokens <= 64; tokens *= 8) {
             prepare(tokens);
+            double fc1 = time_parts(FC1, 1), fc2 = time_parts(FC2, 1);
             double graph = time_graph(2);
             double moved = active_bytes();
-            printf("%s in place %4d tokens: %8.1f us per layer, %.1f GB/s, %.0f %% of the plain read\n",
-                   layout ? "sm80 " : "plain", tokens, graph, moved / graph / 1e3, 100 * moved / graph / 1e3 / host_rate);
+            printf("%s in place %4d tokens: %8.1f us per layer, %.1f GB/s, %.0f %% of the plain read (fc1 %.1f us, fc2 %.1f us)\n",
+                   layout ? "sm80 " : "plain", tokens, graph, moved / graph / 1e3, 100 * moved / graph / 1e3 / host_rate,
+                   fc1, fc2);
         }
     }
     return 0;

@@ -60,8 +60,8 @@ struct DecodeLayout {
     int band;                       /* rows that are copied in one go: a row, or those that SM80 interleaves */
     int row_bytes;
     int chunks;
-    int tiles;                      /* of rows and tokens */
-    int stride;                     /* of bands: their rows' loads are in different banks */
+    int tiles;                      /* of rows and tokens; known once all have been found */
+    int stride;                     /* of bands */
     int stage_bytes;
     uint64_t *full;
     uint64_t *empty;
@@ -74,8 +74,7 @@ struct DecodeLayout {
         band = band_rows<BITS>(run.spec.layout);
         row_bytes = step.columns * BITS / 8;
         chunks = (step.groups + run.decode_chunk - 1) / run.decode_chunk;
-        tiles = run.tile_count[0] * step.tiles;
-        stride = band * run.decode_chunk * group_bytes<BITS>() + (BITS == 8 ? 32 : 16);
+        stride = band * run.decode_chunk * group_bytes<BITS>() + EB_CUDA_BAND_PADDING;
         stage_bytes = TILE_ROWS / band * stride + TILE_ROWS * (run.scale_stride + run.zero_point_stride)
                     + EB_CUDA_BIAS_BYTES;
         full = reinterpret_cast<uint64_t *>(shared);
@@ -100,10 +99,11 @@ struct DecodeLayout {
     }
 
     /* By all threads, before anything is looked up. Entries beyond the last are read, but not looked at. */
-    __device__ __forceinline__ void find_all() const {
+    __device__ __forceinline__ void find_all() {
         const int2 *entries = reinterpret_cast<const int2 *>(run.tile_expert);
         int most = run.max_tiles < KNOWN_TILES ? run.max_tiles : KNOWN_TILES;
         int count = run.tile_count[0];
+        tiles = count * step.tiles;
         for (int i = threadIdx.x; i < most * (COLUMNS + 1); i += blockDim.x) {
             int tile = i % most;
             int column = i / most - 1;
@@ -564,12 +564,13 @@ struct Decoder {
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
     extern __shared__ __align__(128) uint8_t shared[];
-    const DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
+    DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
     if ((int)threadIdx.x < run.stages) {
-        init_barrier(at.full + threadIdx.x, 32);
+        init_barrier(at.full + threadIdx.x, 32 + 1);
         init_barrier(at.empty + threadIdx.x, WARPS);
     }
     fence_barriers();
+    follow_the_kernel_before();
     at.find_all();
     __syncthreads();
     if (threadIdx.x >= EB_CUDA_THREADS) {
@@ -580,12 +581,15 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
             Copy first, second;
             filler.copies(lane, first, second);
             await_barrier(at.empty + slot, filler.phase() ^ 1);
-            filler.describe();
-            filler.copy_bytes(lane, 32);
-            __syncwarp();
             arrive_expecting(at.full + slot, first.bytes + second.bytes);
             copy_bulk(first, at.full + slot);
             copy_bulk(second, at.full + slot);
+            filler.describe();
+            filler.copy_bytes(lane, 32);
+            __syncwarp();
+            if (lane == 0) {
+                arrive(at.full + slot);
+            }
         }
         return;
     }
@@ -644,7 +648,7 @@ __device__ __forceinline__ void fill_next(DecodeFiller<BITS, COLUMN_TILES> &fill
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
     extern __shared__ __align__(128) uint8_t shared[];
-    const DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
+    DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
     at.find_all();
     __syncthreads();
     DecodeFiller<BITS, COLUMN_TILES> filler(at, 0, 1);

@@ -75,6 +75,17 @@ __device__ __forceinline__ void await_stage_copies(int under_way) {
 #endif
 }
 
+/*
+ * The kernels of a run follow each other so closely that one starts while the one before still ends: each waits here before it
+ * reads what others have written, and lets the next one start.
+ */
+__device__ __forceinline__ void follow_the_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* Bytes to copy: a multiple of 16, as are both addresses. */
 struct Copy {
     const uint8_t *from;

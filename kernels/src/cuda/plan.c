@@ -172,7 +172,7 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
         run->decode_chunk = chunk;
         run->scale_stride = scale_stride(spec, chunk);
         run->zero_point_stride = zero_point_stride(spec, zero_points, chunk);
-        int64_t copied = band * chunk * group_bytes + (spec->bits == 8 ? 32 : 16);
+        int64_t copied = band * chunk * group_bytes + EB_CUDA_BAND_PADDING;
         stage = TILE_ROWS / band * copied + TILE_ROWS * (run->scale_stride + run->zero_point_stride) + EB_CUDA_BIAS_BYTES;
         run->stages = choose_stages(limits, 2, fixed, stage);
     }

@@ -9,6 +9,9 @@
  *     launch plan.route[...], plan.compute[...], plan.combine   in this order, on one stream, each with the
  *                                                               run, its step set, as its one parameter, by value
  *
+ * From compute capability 9.0 on, launches should allow programmatic stream serialization: every kernel waits for the one
+ * before by itself, after it has started.
+ *
  * compute can be launched in stages, each with its own range [first_expert, end_expert) and its own rows: it reads the rows
  * of the experts in its range only. Nothing is ever read back by the host between launches, so that a run can be captured
  * into a graph; the addresses in `rows` are read when the graph is replayed.
@@ -54,6 +57,12 @@
 
 /* Bytes of the biases of a tile in a stage: two windows of at most 16 of them. */
 #define EB_CUDA_BIAS_BYTES 192
+
+/*
+ * Bytes between the bands of rows of a stage of decode. A bulk copy is as fast as the memory only if source and target are
+ * equally aligned, at least to 32 bytes; this keeps that, and at most two rows of a warp's load in the same banks.
+ */
+#define EB_CUDA_BAND_PADDING 32
 
 /* Bytes of shared memory with which decode describes one of its stages. */
 #define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 208 + 63) / 64 * 64)

@@ -5,6 +5,7 @@
  * a warp for each token; the next copy the address rows; the others pack the input.
  */
 #include "layout.cuh"
+#include "mma.cuh"
 
 #define WARPS (EB_CUDA_THREADS / 32)
 
@@ -256,6 +257,7 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
         Grouping grouping;
         __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
     } shared;
+    follow_the_kernel_before();
     int block = blockIdx.x;
     if (block >= run.route_blocks) {
         block -= run.route_blocks;
@@ -330,6 +332,7 @@ __device__ static void list_tiles(const eb_cuda_run &run) {
 /* Lists the routes of every expert, a warp for each. */
 extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_group(const __grid_constant__ eb_cuda_run run) {
     __shared__ bool last;
+    follow_the_kernel_before();
     int expert = blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     if (expert < run.spec.experts) {
@@ -363,6 +366,7 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_group(const __g
 
 /* output = the sum of what a token's experts give, by their weights, in the order of choice. */
 extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_combine(const __grid_constant__ eb_cuda_run run) {
+    follow_the_kernel_before();
     const eb_qmoe_spec &spec = run.spec;
     int blocks_per_token = (spec.hidden + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
     int64_t token = blockIdx.x / blocks_per_token;

@@ -109,6 +109,11 @@ CUfunction cuda_bench_function(const char *module_file, const char *name) {
 void cuda_launch(const eb_cuda_launch *launch, eb_cuda_run *run, CUstream stream) {
     run->step = launch->step;
     void *parameters[] = {run};
-    CHECK(gpuLaunch(cuda_kernel(launch->kernel), (unsigned)launch->blocks, 1, 1, (unsigned)launch->threads, 1, 1,
-                   (unsigned)launch->shared_bytes, stream, parameters, NULL));
+    CUlaunchAttribute follows = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                 .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {.gridDimX = (unsigned)launch->blocks, .gridDimY = 1, .gridDimZ = 1,
+                             .blockDimX = (unsigned)launch->threads, .blockDimY = 1, .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)launch->shared_bytes, .hStream = stream,
+                             .attrs = &follows, .numAttrs = 1};
+    CHECK(gpuLaunchAs(&config, cuda_kernel(launch->kernel), parameters, NULL));
 }

@@ -26,8 +26,9 @@
     F(gpuToHost, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t))                                                      \
     F(gpuToDeviceAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))                          \
     F(gpuSet, "cuMemsetD8_v2", (CUdeviceptr, unsigned char, size_t))                                                    \
-    F(gpuLaunch, "cuLaunchKernel",                                                                                      \
+    F(gpuLaunch, "cuLaunchKernel",                                                                                     \
       (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **))  \
+    F(gpuLaunchAs, "cuLaunchKernelEx", (const CUlaunchConfig *, CUfunction, void **, void **))                         \
     F(gpuNewStream, "cuStreamCreate", (CUstream *, unsigned))                                                           \
     F(gpuAwaitStream, "cuStreamSynchronize", (CUstream))                                                                \
     F(gpuBeginCapture, "cuStreamBeginCapture_v2", (CUstream, CUstreamCaptureMode))                                      \
