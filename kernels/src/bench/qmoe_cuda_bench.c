@@ -136,6 +136,8 @@ static void prepare(int tokens) {
         memset(&layer->run, 0, sizeof layer->run);
         layer->run.spec = spec;
         layer->run.tokens = tokens;
+        layer->run.slots_begin = resident;
+        layer->run.slots_end = resident + (uint64_t)expert_bytes * (uint64_t)spec.experts * (uint64_t)layers;
         layer->run.rows = tables + (size_t)l * (size_t)spec.experts;
         layer->run.input = ON_DEVICE(input);
         layer->run.output = ON_DEVICE(output);

@@ -26,9 +26,10 @@ struct StageInfo {
     int whole;                      /* every row exists */
     int route[COLUMNS];
     int row[COLUMNS];               /* of the activations */
-    int scale_at[TILE_ROWS];        /* by place, in the stage's scales; -1: there is no such row */
-    int zero_point_at[TILE_ROWS];   /* in the stage's zero points; -1: there are none */
-    int bias_at[TILE_ROWS];         /* in the stage's biases; -1: there are none */
+    int weight_at[TILE_ROWS];       /* by place, in the stage: the row's first group, */
+    int scale_at[TILE_ROWS];        /* -1: there is no such row */
+    int zero_point_at[TILE_ROWS];   /* -1: there are none */
+    int bias_at[TILE_ROWS];         /* -1: there are none */
 };
 
 /* Tiles of tokens that are looked up once for all of a block's tiles of rows. */
@@ -127,16 +128,20 @@ struct DecodeLayout {
         return *reinterpret_cast<Info *>(infos + slot * EB_CUDA_INFO_BYTES(COLUMNS));
     }
 
-    __device__ __forceinline__ uint8_t *scales(int slot) const {
-        return stages + slot * stage_bytes + TILE_ROWS / band * stride;
+    __device__ __forceinline__ uint8_t *stage(int slot) const {
+        return stages + slot * stage_bytes;
     }
 
-    __device__ __forceinline__ uint8_t *zero_points(int slot) const {
-        return scales(slot) + TILE_ROWS * run.scale_stride;
+    __device__ __forceinline__ int scales_at() const {
+        return TILE_ROWS / band * stride;
     }
 
-    __device__ __forceinline__ uint8_t *biases(int slot) const {
-        return zero_points(slot) + TILE_ROWS * run.zero_point_stride;
+    __device__ __forceinline__ int zero_points_at() const {
+        return scales_at() + TILE_ROWS * run.scale_stride;
+    }
+
+    __device__ __forceinline__ int biases_at() const {
+        return zero_points_at() + TILE_ROWS * run.zero_point_stride;
     }
 
     __device__ __forceinline__ int next_slot(int slot) const {
@@ -164,6 +169,8 @@ struct DecodeFiller {
     int columns;
     int route;                  /* of this lane's column */
     int span_rows;              /* rows whose scales follow each other in a stage */
+    int begin_block;            /* of a row, that the stage has */
+    int end_of_blocks;
 
     __device__ __forceinline__ DecodeFiller(const Layout &layout, int number, int fillers)
         : at(layout), run(layout.run), fillers(fillers) {
@@ -173,7 +180,14 @@ struct DecodeFiller {
         item = number * at.chunks;
         slot = item % run.stages;
         chunk = 0;
+        find_blocks();
         look_up();
+    }
+
+    __device__ __forceinline__ void find_blocks() {
+        int group = chunk * run.decode_chunk;
+        begin_block = first_block(run, group);
+        end_of_blocks = end_block(run, at.step, group, at.groups_of(chunk));
     }
 
     __device__ __forceinline__ bool done() const {
@@ -225,148 +239,154 @@ struct DecodeFiller {
             tile += fillers * gridDim.x;
             look_up();
         }
+        if (at.chunks > 1) {
+            find_blocks();
+        }
         slot = item % run.stages;
     }
 
-    /* Bytes of a row before the stage's, and in it. */
-    __device__ __forceinline__ int offset() const {
-        return chunk * run.decode_chunk * group_bytes<BITS>();
-    }
-
-    __device__ __forceinline__ int bytes() const {
-        int left = at.row_bytes - offset();
-        int most = run.decode_chunk * group_bytes<BITS>();
-        return left < most ? left : most;
-    }
-
-    /* The weights of a band of rows; nothing when rows are no multiple of 16 bytes. */
-    __device__ __forceinline__ Copy weights(int index) const {
-        TileRow row = row_at(index * at.band);
-        Copy copy;
-        copy.bytes = row.valid && at.row_bytes % 16 == 0 ? at.band * bytes() : 0;
-        copy.from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes + offset() * at.band;
-        copy.to = at.stages + slot * at.stage_bytes + (at.band == 1 ? row.place : index) * at.stride;
-        return copy;
-    }
-
     /*
-     * What is copied of scales, zero points or biases: the window of 16-byte pieces around some bytes of rows that follow each
-     * other.
+     * What is copied in one go: bytes of rows of a tensor that follow each other, in whole pieces of 16 bytes, which may take
+     * up to 15 bytes beside them along.
      */
     struct Span {
         const uint8_t *from;
-        int bytes;              /* 0: there are none */
-        int to;                 /* where its window is, in the stage's scales, zero points or biases */
+        int bytes;              /* 0: there is nothing to copy */
+        int to;                 /* in the stage */
+        int first;              /* in the stage: the first byte that is wanted */
+
+        __device__ __forceinline__ Copy copy(uint8_t *stage) const {
+            return {from, stage + to, bytes};
+        }
     };
 
-    /* How many of the rows from one on exist. */
-    __device__ __forceinline__ int existing(const TileRow &row, int rows) const {
+    /*
+     * tensor: the step's own, or fc3's. of_row: bytes of a row. begin, length: of a row, what the stage has. region: where the
+     * stage has room for it.
+     */
+    __device__ __forceinline__ Span span(const uint8_t *own_tensor, const uint8_t *fc3_tensor, int ordinal, int rows,
+                                         int of_row, int begin, int length, int region) const {
+        TileRow row = row_at(ordinal);
+        const uint8_t *tensor = row.fc3 ? fc3_tensor : own_tensor;
+        const uint8_t *wanted = tensor + (int64_t)row.row * of_row + begin;
         int left = at.step.arrangement == ROWS_HALVES ? at.step.rows / 2 - row_tile * 8 : at.step.rows - row.row;
-        return left < rows ? left : rows;
-    }
-
-    __device__ __forceinline__ Span scales(int index) const {
-        TileRow row = row_at(index * span_rows);
-        int group = chunk * run.decode_chunk;
-        int begin = first_block(run, group);
-        int end = end_block(run, at.step, group, at.groups_of(chunk));
+        left = left < rows ? left : rows;
+        int beside = misalignment(wanted);
         Span s;
-        s.from = scales_from(run, at.step, row.fc3 ? fc3.scale : own.scale, row.row, begin);
-        s.bytes = row.valid ? ((existing(row, span_rows) - 1) * at.step.blocks + end - begin) * scale_bytes(run.spec) : 0;
-        s.to = index * span_rows * run.scale_stride;
+        s.from = wanted - beside;
+        s.bytes = row.valid && tensor != nullptr ? round_up(beside + (left - 1) * of_row + length, 16) : 0;
+        s.to = region;
+        s.first = region + beside;
         return s;
     }
 
-    __device__ __forceinline__ Span zero_points(int index) const {
-        TileRow row = row_at(index * span_rows);
-        int group = chunk * run.decode_chunk;
-        int begin = first_block(run, group);
-        int end = end_block(run, at.step, group, at.groups_of(chunk));
-        const uint8_t *tensor = row.fc3 ? fc3.zero_point : own.zero_point;
+    /* The weights of a band of rows; nothing when rows are no multiple of 16 bytes. */
+    __device__ __forceinline__ Span weights(int index) const {
+        TileRow row = row_at(index * at.band);
+        int begin = chunk * run.decode_chunk * group_bytes<BITS>();
+        int length = at.row_bytes - begin;
+        length = length < run.decode_chunk * group_bytes<BITS>() ? length : run.decode_chunk * group_bytes<BITS>();
         Span s;
-        s.from = zero_points_from<BITS>(run, at.step, tensor, row.row, begin);
-        const uint8_t *last = zero_points_from<BITS>(run, at.step, tensor, row.row + existing(row, span_rows) - 1, end - 1);
-        s.bytes = row.valid && tensor != nullptr ? (int)(last - s.from) + 1 : 0;
-        s.to = index * span_rows * run.zero_point_stride;
+        s.from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes + begin * at.band;
+        s.bytes = row.valid && at.row_bytes % 16 == 0 ? at.band * length : 0;
+        s.to = (at.band == 1 ? row.place : index) * at.stride;
+        uint64_t address = reinterpret_cast<uintptr_t>(s.from);
+        if (address < run.slots_begin || address >= run.slots_end) {
+            /* Read in place: the link is what counts, and it is as fast as it can be between equally aligned lines. */
+            s.to += (int)(address - s.to) & 127;
+        }
+        s.first = s.to;
+        return s;
+    }
+
+    __device__ __forceinline__ Span scales(int index) const {
+        int size = scale_bytes(run.spec);
+        return span(own.scale, fc3.scale, index * span_rows, span_rows, at.step.blocks * size, begin_block * size,
+                    (end_of_blocks - begin_block) * size, at.scales_at() + index * span_rows * run.scale_stride);
+    }
+
+    __device__ __forceinline__ Span zero_points(int index) const {
+        int region = at.zero_points_at() + index * span_rows * run.zero_point_stride;
+        if (run.spec.block_size != 0) {
+            int begin = begin_block * BITS / 8;
+            return span(own.zero_point, fc3.zero_point, index * span_rows, span_rows, (at.step.blocks * BITS + 7) / 8, begin,
+                        (end_of_blocks - 1) * BITS / 8 - begin + 1, region);
+        }
+        /* Packed along the rows. */
+        TileRow row = row_at(index * span_rows);
+        Span s = span(own.zero_point, fc3.zero_point, index * span_rows, 1, 0, row.row * BITS / 8, span_rows, region);
         return s;
     }
 
     /* Of the two halves of a tile. */
     __device__ __forceinline__ Span biases(int half) const {
-        TileRow row = row_at(half * 8);
-        const uint8_t *tensor = row.fc3 ? fc3.bias : own.bias;
         int size = run.spec.io_type == EB_FLOAT ? 4 : 2;
-        Span s;
-        s.from = tensor + (int64_t)row.row * size;
-        s.bytes = row.valid && tensor != nullptr ? existing(row, 8) * size : 0;
-        s.to = half * (EB_CUDA_BIAS_BYTES / 2);
-        return s;
+        return span(own.bias, fc3.bias, half * 8, 8, size, 0, size, at.biases_at() + half * (EB_CUDA_BIAS_BYTES / 2));
     }
 
-    __device__ __forceinline__ static Copy window(const Span &span, uint8_t *base) {
-        return {span.from - misalignment(span.from), base + span.to,
-                span.bytes > 0 ? round_up(misalignment(span.from) + span.bytes, 16) : 0};
-    }
-
-    /* By one warp: what those who multiply have to know. */
-    __device__ __forceinline__ void describe() const {
-        typename Layout::Info &stage = at.info(slot);
-        int lane = threadIdx.x % 32;
-        bool exists = true;
-        if (mine) {
-            if (lane < COLUMNS) {
-                stage.route[lane] = route;
-                stage.row[lane] = at.step.matrix == 0 ? route / run.spec.top_k : route;
-            }
-            int place = lane % TILE_ROWS;
-            int ordinal = ordinal_at(at.step, place);
-            TileRow row = row_at(ordinal);
-            exists = row.valid;
-            if (lane < TILE_ROWS) {
-                Span s = scales(ordinal / span_rows);
-                int in_span = ordinal % span_rows * at.step.blocks * scale_bytes(run.spec);
-                stage.scale_at[place] = row.valid ? s.to + misalignment(s.from) + in_span : -1;
-                Span b = biases(ordinal / 8);
-                stage.bias_at[place] =
-                    row.valid && b.bytes > 0
-                        ? b.to + misalignment(b.from) + ordinal % 8 * (run.spec.io_type == EB_FLOAT ? 4 : 2)
-                        : -1;
-            } else if (run.zero_point_stride != 0) {
-                Span s = zero_points(ordinal / span_rows);
-                const uint8_t *tensor = row.fc3 ? fc3.zero_point : own.zero_point;
-                int block = first_block(run, chunk * run.decode_chunk);
-                const uint8_t *at_row = zero_points_from<BITS>(run, at.step, tensor, row.row, block);
-                stage.zero_point_at[place] =
-                    row.valid && tensor != nullptr ? s.to + misalignment(s.from) + (int)(at_row - s.from) : -1;
-            } else {
-                stage.zero_point_at[place] = -1;
-            }
-        }
-        bool whole = __all_sync(~0u, exists);
-        if (lane == 0) {
-            stage.tile = mine ? row_tile : -1;
-            stage.columns = columns;
-            stage.whole = whole;
-        }
-    }
-
-    /* The copies that make up a stage: each of a warp's lanes can have two of them. */
-    __device__ __forceinline__ void copies(int lane, Copy &first, Copy &second) const {
-        int spans = TILE_ROWS / span_rows;
-        first = {nullptr, nullptr, 0};
+    /*
+     * The copies that make up a stage: two for each of a warp's lanes. Lanes 0 to 15 have the weights and the zero points, the
+     * others the scales and, two of them, the biases.
+     */
+    __device__ __forceinline__ void spans(int lane, Span &first, Span &second) const {
+        int count = TILE_ROWS / span_rows;
+        first = {nullptr, 0, 0, 0};
         second = first;
         if (!mine) {
             return;
         }
         if (lane < TILE_ROWS / at.band) {
             first = weights(lane);
-        } else if (lane >= TILE_ROWS && lane < TILE_ROWS + spans) {
-            first = window(scales(lane - TILE_ROWS), at.scales(slot));
+        } else if (lane >= TILE_ROWS && lane < TILE_ROWS + count) {
+            first = scales(lane - TILE_ROWS);
         }
-        if (run.zero_point_stride != 0 && lane < spans) {
-            second = window(zero_points(lane), at.zero_points(slot));
-        } else if (lane >= TILE_ROWS && lane < TILE_ROWS + 2) {
-            second = window(biases(lane - TILE_ROWS), at.biases(slot));
+        if (lane >= TILE_ROWS && lane < TILE_ROWS + 2) {
+            second = biases(lane - TILE_ROWS);
+        } else if (run.zero_point_stride != 0 && lane < count) {
+            second = zero_points(lane);
+        }
+    }
+
+    /* By one warp, each lane with its spans: what those who multiply have to know. */
+    __device__ __forceinline__ void describe(const Span &first, const Span &second) const {
+        typename Layout::Info &stage = at.info(slot);
+        int lane = threadIdx.x % 32;
+        if (lane < COLUMNS) {
+            stage.route[lane] = route;
+            stage.row[lane] = at.step.matrix == 0 ? route / run.spec.top_k : route;
+        }
+        int place = lane % TILE_ROWS;
+        int ordinal = ordinal_at(at.step, place);
+        int span_number = ordinal / span_rows;
+        int in_span = ordinal % span_rows;
+        TileRow row = row_at(ordinal);
+        int weight_at = __shfl_sync(~0u, first.to, at.band == 1 ? ordinal : ordinal / at.band);
+        int scale_at = __shfl_sync(~0u, first.first, TILE_ROWS + span_number);
+        int bias_at = __shfl_sync(~0u, second.bytes > 0 ? second.first : -1, TILE_ROWS + ordinal / 8);
+        bool whole = __all_sync(~0u, row.valid);
+        if (lane < TILE_ROWS) {
+            stage.weight_at[place] = at.band == 1 ? weight_at : weight_at + ordinal % at.band * (128 / at.band);
+            stage.scale_at[place] = row.valid ? scale_at + in_span * at.step.blocks * scale_bytes(run.spec) : -1;
+            stage.bias_at[place] =
+                row.valid && bias_at >= 0 ? bias_at + ordinal % 8 * (run.spec.io_type == EB_FLOAT ? 4 : 2) : -1;
+        }
+        int zero_point_at = -1;
+        if (run.zero_point_stride != 0) {
+            int found = __shfl_sync(~0u, second.bytes > 0 && lane < TILE_ROWS ? second.first : -1, span_number);
+            if (row.valid && found >= 0) {
+                int first_row = row_at(ordinal - in_span).row;
+                zero_point_at = found
+                              + (run.spec.block_size != 0 ? in_span * ((at.step.blocks * BITS + 7) / 8)
+                                                          : row.row * BITS / 8 - first_row * BITS / 8);
+            }
+        }
+        if (lane < TILE_ROWS) {
+            stage.zero_point_at[place] = zero_point_at;
+        }
+        if (lane == 0) {
+            stage.tile = mine ? row_tile : -1;
+            stage.columns = columns;
+            stage.whole = whole;
         }
     }
 
@@ -379,8 +399,8 @@ struct DecodeFiller {
         for (int ordinal = 0; ordinal < TILE_ROWS; ordinal++) {
             TileRow row = row_at(ordinal);
             const uint8_t *from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes;
-            copy_unaligned(at.stages + slot * at.stage_bytes + row.place * at.stride, from, at.row_bytes, offset(), most,
-                           row.valid, thread, threads);
+            copy_unaligned(at.stages + slot * at.stage_bytes + row.place * at.stride, from, at.row_bytes,
+                           chunk * most, most, row.valid, thread, threads);
         }
     }
 };
@@ -395,29 +415,18 @@ struct Decoder {
     const Layout &at;
     const eb_cuda_run &run;
     Activations activations;
-    int low_at;                 /* of this lane's two rows in a stage, this warp's first group */
-    int high_at;
+    int group_at;               /* of this lane's weights of this warp's first group, in a row */
     int weights_step;           /* from one group of the warp to its next */
     bool simple;                /* float16 scales of 32 weights or more, and no zero points */
 
     __device__ __forceinline__ Decoder(const Layout &layout) : at(layout), run(layout.run) {
         activations = activations_of(run, at.step);
-        low_at = weights_at(threadIdx.x % 32 / 4);
-        high_at = weights_at(threadIdx.x % 32 / 4 + 8);
+        int group = threadIdx.x / 32;
+        group_at = threadIdx.x % 4 * (group_bytes<BITS>() / 4);
+        /* Lines of 128 bytes hold two groups of each row of a band. */
+        group_at += at.band == 1 ? group * group_bytes<BITS>() : group / 2 * 128 + group % 2 * group_bytes<BITS>();
         weights_step = at.band == 1 ? WARPS * group_bytes<BITS>() : WARPS / 2 * 128;
         simple = run.spec.scale_type == EB_FLOAT16 && run.block_shift >= 0 && run.zero_point_stride == 0;
-    }
-
-    __device__ __forceinline__ int weights_at(int place) const {
-        int group = threadIdx.x / 32;
-        int lane = threadIdx.x % 4 * (group_bytes<BITS>() / 4);
-        if (at.band == 1) {
-            return place * at.stride + group * group_bytes<BITS>() + lane;
-        }
-        /* Lines of 128 bytes hold two groups of each row of a band. */
-        int ordinal = ordinal_at(at.step, place);
-        return ordinal / at.band * at.stride + group / 2 * 128 + ordinal % at.band * (128 / at.band)
-             + group % 2 * group_bytes<BITS>() + lane;
     }
 
     /* Adds a stage to the sums of this warp. */
@@ -433,11 +442,12 @@ struct Decoder {
             int64_t row = stage.row[column < stage.columns ? column : 0];
             x[n] = activations.first + row * activations.row_stride + (first + (int)threadIdx.x / 32) * GROUP + lane % 4 * 8;
         }
-        const uint8_t *weights = at.stages + slot * at.stage_bytes;
+        const uint8_t *low = at.stage(slot) + stage.weight_at[lane / 4] + group_at;
+        const uint8_t *high = at.stage(slot) + stage.weight_at[lane / 4 + 8] + group_at;
         if (simple && stage.whole) {
-            multiply_simple(slot, chunk, weights + low_at, weights + high_at, x, total);
+            multiply_simple(slot, chunk, low, high, x, total);
         } else {
-            multiply_any(slot, chunk, weights + low_at, weights + high_at, x, total);
+            multiply_any(slot, chunk, low, high, x, total);
         }
     }
 
@@ -446,8 +456,8 @@ struct Decoder {
         const Info &stage = at.info(slot);
         int place = threadIdx.x % 32 / 4;
         int column_tiles = (stage.columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
-        const uint16_t *low_scale = reinterpret_cast<const uint16_t *>(at.scales(slot) + stage.scale_at[place]);
-        const uint16_t *high_scale = reinterpret_cast<const uint16_t *>(at.scales(slot) + stage.scale_at[place + 8]);
+        const uint16_t *low_scale = reinterpret_cast<const uint16_t *>(at.stage(slot) + stage.scale_at[place]);
+        const uint16_t *high_scale = reinterpret_cast<const uint16_t *>(at.stage(slot) + stage.scale_at[place + 8]);
         int first = chunk * run.decode_chunk;
         int begin = first >> run.block_shift;
         int end = first + at.groups_of(chunk);
@@ -470,8 +480,8 @@ struct Decoder {
     __device__ __forceinline__ RowScales row_scales(int slot, int place, int block) const {
         const Info &stage = at.info(slot);
         RowScales r;
-        r.scales = stage.scale_at[place] < 0 ? nullptr : at.scales(slot) + stage.scale_at[place];
-        r.zero_points = stage.zero_point_at[place] < 0 ? nullptr : at.zero_points(slot) + stage.zero_point_at[place];
+        r.scales = stage.scale_at[place] < 0 ? nullptr : at.stage(slot) + stage.scale_at[place];
+        r.zero_points = stage.zero_point_at[place] < 0 ? nullptr : at.stage(slot) + stage.zero_point_at[place];
         r.first_block = block;
         r.row_shift = run.spec.block_size == 0 ? tile_row(at.step, stage.tile, ordinal_at(at.step, place)).row * BITS % 8 : -1;
         return r;
@@ -525,7 +535,7 @@ struct Decoder {
 
     __device__ __forceinline__ float bias(int slot, int place) const {
         int offset = at.info(slot).bias_at[place];
-        return offset < 0 ? 0.0f : load_element(run.spec.io_type, at.biases(slot) + offset, 0);
+        return offset < 0 ? 0.0f : load_element(run.spec.io_type, at.stage(slot) + offset, 0);
     }
 
     /* Adds the warps' sums and stores the tile; all warps that multiply. `buffer` alternates. */
@@ -578,13 +588,13 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
         int lane = threadIdx.x % 32;
         for (; !filler.done(); filler.advance()) {
             int slot = filler.slot;
-            Copy first, second;
-            filler.copies(lane, first, second);
+            typename DecodeFiller<BITS, COLUMN_TILES>::Span first, second;
+            filler.spans(lane, first, second);
             await_barrier(at.empty + slot, filler.phase() ^ 1);
             arrive_expecting(at.full + slot, first.bytes + second.bytes);
-            copy_bulk(first, at.full + slot);
-            copy_bulk(second, at.full + slot);
-            filler.describe();
+            copy_bulk(first.copy(at.stage(slot)), at.full + slot);
+            copy_bulk(second.copy(at.stage(slot)), at.full + slot);
+            filler.describe(first, second);
             filler.copy_bytes(lane, 32);
             __syncwarp();
             if (lane == 0) {
@@ -628,17 +638,18 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
 template <int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void fill_next(DecodeFiller<BITS, COLUMN_TILES> &filler) {
     if (!filler.done()) {
-        int warp = threadIdx.x / 32;
-        if (warp == 0) {
-            filler.describe();
+        int lane = threadIdx.x % 32;
+        typename DecodeFiller<BITS, COLUMN_TILES>::Span first, second;
+        filler.spans(lane, first, second);
+        if (threadIdx.x < 32) {
+            filler.describe(first, second);
         }
         filler.copy_bytes(threadIdx.x, EB_CUDA_DECODE_THREADS);
-        /* What would be a lane's copies are a warp's here, one after the other. */
-        for (int i = warp; i < 32; i += WARPS + EB_CUDA_FILLING_WARPS) {
-            Copy first, second;
-            filler.copies(i, first, second);
-            copy_by_warp(first, threadIdx.x % 32);
-            copy_by_warp(second, threadIdx.x % 32);
+        /* What are a lane's copies elsewhere are a warp's here, one after the other. */
+        for (int i = threadIdx.x / 32; i < 32; i += WARPS + EB_CUDA_FILLING_WARPS) {
+            filler.spans(i, first, second);
+            copy_by_warp(first.copy(filler.at.stage(filler.slot)), lane);
+            copy_by_warp(second.copy(filler.at.stage(filler.slot)), lane);
         }
         filler.advance();
     }

@@ -243,6 +243,7 @@ void expertbank_cuda_place(const eb_cuda_plan *plan, uint64_t workspace, eb_cuda
     TAKE(run_rows, spec->experts);
     TAKE(route_expert, routes);
     TAKE(route_weight, routes);
+    TAKE(keys, spec->experts > EB_CUDA_SHARED_EXPERTS ? tokens * spec->experts : 0);
     TAKE(expert_count, spec->experts);
     TAKE(expert_list, spec->experts * tokens);
     TAKE(tile_expert, 2 * plan->run.max_tiles);

@@ -59,13 +59,13 @@
 #define EB_CUDA_BIAS_BYTES 192
 
 /*
- * Bytes between the bands of rows of a stage of decode. A bulk copy is as fast as the memory only if source and target are
- * equally aligned, at least to 32 bytes; this keeps that, and at most two rows of a warp's load in the same banks.
+ * Bytes between the bands of rows of a stage of decode, so that at most two rows of a warp's load are in the same banks. A bulk
+ * copy over the link is as fast as the link only if source and target are equally aligned to 128 bytes: there is room for that.
  */
-#define EB_CUDA_BAND_PADDING 32
+#define EB_CUDA_BAND_PADDING (128 + 32)
 
 /* Bytes of shared memory with which decode describes one of its stages. */
-#define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 208 + 63) / 64 * 64)
+#define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 272 + 63) / 64 * 64)
 
 /* What `step` means to the kernels that compute experts. */
 enum { EB_CUDA_FC1 = 0, EB_CUDA_FC2 = 1 };
@@ -85,6 +85,8 @@ typedef struct {
     int32_t first_expert;           /* compute takes the experts from here ... */
     int32_t end_expert;             /* ... to before here */
     int32_t step;                   /* the launch's */
+    uint64_t slots_begin;           /* addresses from here ... */
+    uint64_t slots_end;             /* ... to before here are memory of the device; others are read over the link */
 
     int32_t fused_grouping;         /* 1: route groups the routes itself */
     int32_t route_blocks;           /* of the route kernel that choose experts; others copy rows and pack the input */
@@ -98,6 +100,7 @@ typedef struct {
     eb_expert_row *run_rows;        /* [experts]: the rows as this run sees them */
     int32_t *route_expert;          /* [tokens, top_k], -1 where a route was dropped */
     float *route_weight;            /* [tokens, top_k] */
+    uint32_t *keys;                 /* [tokens, experts] when there are too many experts for shared memory */
     int32_t *expert_count;          /* [experts]: routes */
     int32_t *expert_list;           /* [experts, tokens]: its routes, as token * top_k + rank, ascending */
     int32_t *tile_count;            /* of tile_expert; [1] counts the finished blocks of the group kernel */

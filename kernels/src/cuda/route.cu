@@ -15,17 +15,39 @@
 /* Input elements of a block that packs. */
 #define PACK_ELEMENTS EB_CUDA_PACK_ELEMENTS
 
-/* Whether logit a at index i is chosen before logit b at index j. */
-__device__ static bool ranks_before(float a, int i, float b, int j, bool higher_index_first) {
-    bool a_is_nan = a != a;
-    bool b_is_nan = b != b;
-    if (a_is_nan != b_is_nan) {
-        return b_is_nan;
+/*
+ * A number's place in the order of choice: larger for what is chosen earlier. A number that is none comes last; 0 is left for
+ * what has been chosen already.
+ */
+__device__ static uint32_t order_key(float logit) {
+    uint32_t bits = __float_as_uint(logit + 0.0f);
+    if (logit != logit) {
+        return 1;
     }
-    if (!a_is_nan && a != b) {
-        return a > b;
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ static float logit_of(uint32_t key) {
+    return key == 1 ? __uint_as_float(0x7fc00000u) : __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+__device__ static uint32_t largest_of_warp(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(~0u, value);
+#else
+    for (int distance = 16; distance > 0; distance /= 2) {
+        uint32_t other = __shfl_xor_sync(~0u, value, distance);
+        value = other > value ? other : value;
     }
-    return higher_index_first ? i > j : i < j;
+    return value;
+#endif
+}
+
+__device__ static float sum_of_warp(float value) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(~0u, value, distance);
+    }
+    return value;
 }
 
 /* exp(logit - largest) in [0, 1], defined for infinities and NaN. */
@@ -49,56 +71,6 @@ __device__ static bool count_up(uint32_t *counter) {
     return false;
 }
 
-/* The logits of one token, for a warp. */
-struct Logits {
-    const eb_cuda_run &run;
-    int64_t first;
-    const float *shared;        /* NULL: read them from the tensor */
-
-    __device__ float operator[](int expert) const {
-        return shared != nullptr ? shared[expert] : load_element(run.spec.io_type, run.router, first + expert);
-    }
-};
-
-/* The expert that comes after `last` in the order of choice, or the first of all; every lane has it. */
-__device__ static int next_expert(const eb_qmoe_spec &spec, const Logits &logits, int last) {
-    bool higher_first = spec.routing == EB_ROUTING_ORT_CPU;
-    float last_logit = last >= 0 ? logits[last] : 0.0f;
-    int best = -1;
-    float best_logit = 0.0f;
-    for (int e = threadIdx.x % 32; e < spec.experts; e += 32) {
-        float logit = logits[e];
-        if (last >= 0 && (e == last || !ranks_before(last_logit, last, logit, e, higher_first))) {
-            continue;
-        }
-        if (best < 0 || ranks_before(logit, e, best_logit, best, higher_first)) {
-            best = e;
-            best_logit = logit;
-        }
-    }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        int other = __shfl_xor_sync(~0u, best, distance);
-        float other_logit = __shfl_xor_sync(~0u, best_logit, distance);
-        if (other >= 0 && (best < 0 || ranks_before(other_logit, other, best_logit, best, higher_first))) {
-            best = other;
-            best_logit = other_logit;
-        }
-    }
-    return best;
-}
-
-/* The sum of softmax numerators over all experts, in an order that depends on their number only. */
-__device__ static float softmax_sum(const eb_qmoe_spec &spec, const Logits &logits, float largest) {
-    float sum = 0.0f;
-    for (int e = threadIdx.x % 32; e < spec.experts; e += 32) {
-        sum += softmax_numerator(logits[e], largest);
-    }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(~0u, sum, distance);
-    }
-    return sum;
-}
-
 /* Before weights drop any: residency is about which experts a row wants. */
 __device__ static void record_route(const eb_cuda_run &run, int64_t route, int expert) {
     if (run.selected_expert != nullptr) {
@@ -114,47 +86,70 @@ __device__ static void record_route(const eb_cuda_run &run, int64_t route, int e
     }
 }
 
-/* The routes of one token, by a warp; the weights of a token follow those of the one before. */
-__device__ static void route_token(const eb_cuda_run &run, const Logits &logits, int token) {
+/*
+ * The routes of one token, by a warp. keys: the order keys of the token's logits. Ties go to the higher index or to the lower
+ * one: `flip` turns indices round so that the larger is always first.
+ */
+__device__ static void route_token(const eb_cuda_run &run, uint32_t *keys, int token) {
     const eb_qmoe_spec &spec = run.spec;
     int lane = threadIdx.x % 32;
-    int32_t *experts = run.route_expert + (int64_t)token * spec.top_k;
-    float *weights = run.route_weight + (int64_t)token * spec.top_k;
-    int last = -1;
+    bool cuda = spec.routing == EB_ROUTING_ORT_CUDA;
+    uint32_t flip = cuda ? ~0u : 0u;
+    bool given = !cuda && run.router_weights != nullptr;
+    int64_t logits = (int64_t)token * spec.experts;
+    int64_t routes = (int64_t)token * spec.top_k;
+    float all = 0.0f;
     float largest = 0.0f;
-    float selected_sum = 0.0f;
-    bool given = spec.routing == EB_ROUTING_ORT_CPU && run.router_weights != nullptr;
+    float selected = 0.0f;
     for (int rank = 0; rank < spec.top_k; rank++) {
-        last = next_expert(spec, logits, last);
-        float logit = logits[last];
+        uint32_t best = 0;
+        uint32_t index = 0;
+        for (int e = lane; e < spec.experts; e += 32) {
+            uint32_t key = keys[e];
+            if (key > best || (key == best && key != 0 && !cuda)) {
+                best = key;
+                index = (uint32_t)e;
+            }
+        }
+        uint32_t key = largest_of_warp(best);
+        /* Indices are stored one up, so that 0 is nobody's. */
+        uint32_t candidate = best == key ? (flip ^ (index + 1)) : 0;
+        int expert = (int)(flip ^ largest_of_warp(candidate)) - 1;
+        float logit = logit_of(key);
         largest = rank == 0 ? logit : largest;
-        float weight = given ? load_element(spec.io_type, run.router_weights, logits.first + last)
+        if (cuda && rank == 0) {
+            float sum = 0.0f;
+            for (int e = lane; e < spec.experts; e += 32) {
+                sum += softmax_numerator(logit_of(keys[e]), largest);
+            }
+            all = sum_of_warp(sum);
+        }
+        float weight = given ? load_element(spec.io_type, run.router_weights, logits + expert)
                              : softmax_numerator(logit, largest);
-        selected_sum += weight;
+        selected += weight;
+        __syncwarp();
         if (lane == 0) {
-            record_route(run, (int64_t)token * spec.top_k + rank, last);
-            experts[rank] = last;
-            weights[rank] = weight;
+            keys[expert] = 0;
+            record_route(run, routes + rank, expert);
+            run.route_expert[routes + rank] = expert;
+            run.route_weight[routes + rank] = weight;
         }
+        __syncwarp();
     }
-    float divisor = selected_sum;
-    float smallest = 1e-8f;
-    if (spec.routing == EB_ROUTING_ORT_CUDA) {
-        float all = softmax_sum(spec, logits, largest);
-        smallest = 0.0f;
-        if (!(spec.normalize && selected_sum / all > 1e-6f)) {
-            divisor = all;
-        }
+    float divisor = selected;
+    if (cuda && !(spec.normalize && selected / all > 1e-6f)) {
+        divisor = all;
     } else if (given && !spec.normalize) {
         divisor = 1.0f;
     }
-    if (lane == 0) {
-        for (int rank = 0; rank < spec.top_k; rank++) {
-            bool divides = given ? divisor != 0.0f : divisor > 0.0f;
-            float weight = divides ? weights[rank] / divisor : 0.0f;
-            bool kept = weight > smallest;
-            weights[rank] = kept ? weight : 0.0f;
-            experts[rank] = kept ? experts[rank] : -1;
+    bool divides = given ? divisor != 0.0f : divisor > 0.0f;
+    float smallest = cuda ? 0.0f : 1e-8f;
+    for (int rank = lane; rank < spec.top_k; rank += 32) {
+        float weight = divides ? run.route_weight[routes + rank] / divisor : 0.0f;
+        bool kept = weight > smallest;
+        run.route_weight[routes + rank] = kept ? weight : 0.0f;
+        if (!kept) {
+            run.route_expert[routes + rank] = -1;
         }
     }
 }
@@ -253,7 +248,7 @@ __device__ static void pack(const eb_cuda_run &run, int block, uint16_t *shared)
 
 extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __grid_constant__ eb_cuda_run run) {
     __shared__ union {
-        float logits[WARPS][SHARED_EXPERTS];
+        uint32_t keys[WARPS][SHARED_EXPERTS];
         Grouping grouping;
         __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
     } shared;
@@ -277,15 +272,13 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
     int warp = threadIdx.x / 32;
     int token = block * WARPS + warp;
     if (token < run.tokens) {
-        Logits logits = {run, (int64_t)token * run.spec.experts, nullptr};
-        if (run.spec.experts <= SHARED_EXPERTS) {
-            for (int e = threadIdx.x % 32; e < run.spec.experts; e += 32) {
-                shared.logits[warp][e] = logits[e];
-            }
-            __syncwarp();
-            logits.shared = shared.logits[warp];
+        uint32_t *keys = run.spec.experts <= SHARED_EXPERTS ? shared.keys[warp]
+                                                            : run.keys + (int64_t)token * run.spec.experts;
+        for (int e = threadIdx.x % 32; e < run.spec.experts; e += 32) {
+            keys[e] = order_key(load_element(run.spec.io_type, run.router, (int64_t)token * run.spec.experts + e));
         }
-        route_token(run, logits, token);
+        __syncwarp();
+        route_token(run, keys, token);
     }
     if (run.fused_grouping) {
         __syncthreads();

@@ -180,6 +180,8 @@ static void open_model(struct device_model *d, struct model *m, const eb_cuda_li
         copy_expert(m, d->tensors, d->cold + e * d->expert_bytes);
     }
     d->resident = upload(d, d->cold, d->expert_bytes * s->experts);
+    d->run.slots_begin = d->resident;
+    d->run.slots_end = d->resident + (uint64_t)(d->expert_bytes * s->experts);
     int64_t tokens = m->options.tokens;
     d->run.spec = *s;
     d->run.tokens = (int32_t)tokens;
