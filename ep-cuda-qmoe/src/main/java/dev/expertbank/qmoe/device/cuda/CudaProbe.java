@@ -3,6 +3,7 @@ package dev.expertbank.qmoe.device.cuda;
 import dev.expertbank.spi.EpException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * Which devices there are and everything that keeps them from being used. Creates no context.
@@ -20,7 +21,7 @@ public record CudaProbe(List<CudaDeviceInfo> devices, List<String> problems) {
   public static CudaProbe run() {
     KernelsBuild kernels = KernelsBuild.read();
     List<String> libraries = new ArrayList<>(CudaDriver.problems());
-    CudaSetup.missing().ifPresent(libraries::add);
+    missingJCuda().ifPresent(libraries::add);
     if (libraries.isEmpty()) {
       CudaSetup.problem().ifPresent(libraries::add);
     }
@@ -28,6 +29,14 @@ public record CudaProbe(List<CudaDeviceInfo> devices, List<String> problems) {
     kernels.absent().ifPresent(problems::add);
     problems.addAll(libraries);
     return libraries.isEmpty() ? devices(kernels, problems) : new CudaProbe(List.of(), problems);
+  }
+
+  private static Optional<String> missingJCuda() {
+    try {
+      return CudaSetup.missing();
+    } catch (LinkageError e) {
+      return Optional.of("the class path has no org.jcuda:jcuda: " + e);
+    }
   }
 
   private static CudaProbe devices(KernelsBuild kernels, List<String> problems) {

@@ -89,18 +89,16 @@ final class CudaSetup {
     return Optional.ofNullable(CudaSetup.class.getClassLoader().getResource("lib/" + fileName()));
   }
 
-  /** What of JCuda is not on the class path, in one sentence; empty if all is. Loads nothing. */
+  /**
+   * What of JCuda is not on the class path, in one sentence; empty if all is. Loads nothing native.
+   */
   static Optional<String> missing() {
-    try {
-      return library().isPresent()
-          ? Optional.empty()
-          : Optional.of(
-              "the class path has no lib/"
-                  + fileName()
-                  + ": add org.jcuda:jcuda-natives with the classifier of this platform");
-    } catch (LinkageError e) {
-      return Optional.of("the class path has no org.jcuda:jcuda: " + e);
-    }
+    return library().isPresent()
+        ? Optional.empty()
+        : Optional.of(
+            "the class path has no lib/"
+                + fileName()
+                + ": add org.jcuda:jcuda-natives with the classifier of this platform");
   }
 
   /**
