@@ -38,6 +38,10 @@ else
   mkdir -p "$cuda"
   compile_cuda "$cuda"
 fi
-printf 'cuda.kernels=%s\ncuda.reason=%s\n' "$([ -z "$reason" ] && echo present || echo absent)" "$reason" \
-  > "$target/build.properties"
+if [ -z "$reason" ]; then
+  toolkit=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+  printf 'cuda.kernels=present\ncuda.reason=\ncuda.toolkit=%s\n' "$toolkit"
+else
+  printf 'cuda.kernels=absent\ncuda.reason=%s\n' "$reason"
+fi > "$target/build.properties"
 echo "kernels: $os-$arch $built; CUDA: ${reason:-$cuda_built}"

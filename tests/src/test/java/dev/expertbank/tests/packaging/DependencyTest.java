@@ -52,7 +52,19 @@ class DependencyTest {
             "org.jspecify..",
             "javax.management..",
             "jdk.jfr..",
+            "jcuda..",
             "java..")
+        .check(CLASSES);
+  }
+
+  @Test
+  void oneClassKnowsJCuda() {
+    noClasses()
+        .that()
+        .haveNameNotMatching("dev\\.expertbank\\.qmoe\\.device\\.cuda\\.CudaSetup(\\$.*)?")
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("jcuda..")
         .check(CLASSES);
   }
 
