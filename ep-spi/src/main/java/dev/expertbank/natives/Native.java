@@ -6,6 +6,7 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -18,6 +19,8 @@ import java.nio.file.Path;
 public final class Native {
   /** Longest C string that is read; names in a hostile model may be long. */
   private static final long MAX_STRING_BYTES = 1 << 20;
+
+  private static final int RTLD_NOW = 2;
 
   private static final Linker LINKER = Linker.nativeLinker();
 
@@ -62,5 +65,35 @@ public final class Native {
       throw new EpException("native.load", "cannot load " + path + ": " + e.getMessage(), e);
     }
     return SymbolLookup.libraryLookup(path, Arena.global());
+  }
+
+  /**
+   * Symbols of a library that the system finds by its name, and that stays loaded until the process
+   * ends.
+   *
+   * @param name as the dynamic loader takes it, such as {@code libcuda.so.1}
+   * @throws EpException {@code native.load} with the loader's own text
+   */
+  public static SymbolLookup library(String name) {
+    SymbolLookup system = LINKER.defaultLookup();
+    MethodHandle open =
+        link(
+            system.findOrThrow("dlopen").address(),
+            FunctionDescriptor.of(
+                ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
+    MethodHandle error =
+        link(system.findOrThrow("dlerror").address(), FunctionDescriptor.of(ValueLayout.JAVA_LONG));
+    try (Arena arena = Arena.ofConfined()) {
+      // The lookup below hides why a library cannot be loaded; this call says it.
+      long library = (long) open.invokeExact(arena.allocateFrom(name).address(), RTLD_NOW);
+      if (library == 0) {
+        throw new EpException("native.load", string((long) error.invokeExact()));
+      }
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+    return SymbolLookup.libraryLookup(name, Arena.global());
   }
 }
