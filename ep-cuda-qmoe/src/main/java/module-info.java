@@ -1,7 +1,9 @@
 /** The CUDA-QMoE provider. */
+@SuppressWarnings("requires-automatic") // JCuda is an automatic module, named after its file
 module dev.expertbank.qmoe {
   requires dev.expertbank.spi;
   requires java.management;
+  requires jcuda;
   requires jdk.jfr;
   requires static org.jspecify;
 

@@ -14,23 +14,27 @@ import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.stream.Stream;
 
 /**
  * The options of one session, immutable.
  *
+ * @param device {@code auto}, {@code host} or {@code cuda:<number>}
  * @param routing whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently
  * @param weightsAccess how experts are read from external data
+ * @param pinLimit what memory of the host may be page-locked for a GPU, in bytes; empty for what is
+ *     free less a reserve
  * @param residency what is kept in fast memory
  * @param recordRoutes where the routes of the session are written
  */
 public record QMoeOptions(
+    String device,
     RoutingSemantics routing,
     WeightsAccess weightsAccess,
+    OptionalLong pinLimit,
     ResidencyOptions residency,
     Optional<Path> recordRoutes) {
-  static final String HOST_DEVICE = "host";
-
   /** {@link RoutingSemantics}, or the default that depends on the device. */
   private enum Routing {
     AUTO,
@@ -42,8 +46,8 @@ public record QMoeOptions(
       new OptionSpec<>(
           "device",
           "auto, host or cuda:<number>",
-          "auto",
-          "what computes: auto takes the best device there is",
+          Devices.AUTO,
+          "what computes: auto takes the first GPU that can be used, else host",
           QMoeOptions::checkDeviceName);
 
   private static final OptionSpec<Routing> ROUTING =
@@ -61,6 +65,16 @@ public record QMoeOptions(
           WeightsAccess.MAP,
           "map reads experts in place from the mapped file; copy reads them into memory when the "
               + "session is created, for files that others may change meanwhile");
+
+  private static final OptionSpec<OptionalLong> PIN_LIMIT =
+      new OptionSpec<>(
+          "pin.limit",
+          "auto or " + ByteSize.VALID,
+          "auto",
+          "memory of the host that may be page-locked, so that a GPU reads experts where they are: "
+              + "auto is what is free less a reserve; the others are copied before each use",
+          text ->
+              text.equals("auto") ? OptionalLong.empty() : OptionalLong.of(ByteSize.parse(text)));
 
   private static final OptionSpec<MemoryBudget> MEMORY_BUDGET =
       new OptionSpec<>(
@@ -122,6 +136,7 @@ public record QMoeOptions(
                   DEVICE,
                   ROUTING,
                   WEIGHTS_ACCESS,
+                  PIN_LIMIT,
                   MEMORY_BUDGET,
                   POLICY,
                   BYTE_CAP,
@@ -142,15 +157,6 @@ public record QMoeOptions(
   }
 
   static QMoeOptions of(ProviderOptions options) {
-    String device = options.get(DEVICE);
-    if (device.startsWith("cuda:")) {
-      throw new EpException(
-          "device.unavailable",
-          "device '"
-              + device
-              + "' is not available: this version has no CUDA device; available devices are "
-              + HOST_DEVICE);
-    }
     RoutingSemantics routing =
         options.get(ROUTING) == Routing.ORT_CUDA
             ? RoutingSemantics.ORT_CUDA
@@ -166,7 +172,12 @@ public record QMoeOptions(
             PinOptions.of(options));
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
     return new QMoeOptions(
-        routing, options.get(WEIGHTS_ACCESS), residency, options.get(RECORD_ROUTES));
+        options.get(DEVICE),
+        routing,
+        options.get(WEIGHTS_ACCESS),
+        options.get(PIN_LIMIT),
+        residency,
+        options.get(RECORD_ROUTES));
   }
 
   private static void checkResidency(ResidencyOptions residency, WeightsAccess access) {
@@ -189,7 +200,7 @@ public record QMoeOptions(
   }
 
   private static String checkDeviceName(String text) {
-    if (text.equals("auto") || text.equals(HOST_DEVICE) || text.matches("cuda:\\d{1,3}")) {
+    if (text.equals(Devices.AUTO) || text.equals(Devices.HOST) || text.matches("cuda:\\d{1,3}")) {
       return text;
     }
     throw new IllegalArgumentException(text);

@@ -1,7 +1,7 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.natives.NativeLibrary;
-import dev.expertbank.qmoe.device.host.HostDevice;
+import dev.expertbank.qmoe.device.FaultPlan;
 import dev.expertbank.spi.Availability;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExecutionProvider;
@@ -27,7 +27,7 @@ public final class QMoeProviderFactory implements ExecutionProviderFactory {
   public Availability probe() {
     try {
       NativeLibrary.platform();
-      return new Availability.Available(List.of(QMoeOptions.HOST_DEVICE));
+      return new Availability.Available(Devices.available());
     } catch (EpException e) {
       return new Availability.Unavailable(List.of(String.valueOf(e.getMessage())));
     }
@@ -40,6 +40,7 @@ public final class QMoeProviderFactory implements ExecutionProviderFactory {
 
   @Override
   public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
-    return new QMoeProvider(QMoeOptions.of(options), new HostDevice());
+    QMoeOptions parsed = QMoeOptions.of(options);
+    return new QMoeProvider(parsed, Devices.open(parsed, FaultPlan.none()));
   }
 }

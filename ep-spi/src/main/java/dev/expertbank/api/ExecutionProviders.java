@@ -37,7 +37,10 @@ public final class ExecutionProviders {
   /** A provider that could be loaded, and whether it can run here. */
   public record Candidate(ExecutionProviderFactory factory, Availability availability) {}
 
-  /** Every provider that {@link ServiceLoader} finds, best first. Loads no native library. */
+  /**
+   * Every provider that {@link ServiceLoader} finds, best first, and what its probe says. A probe
+   * asks drivers of devices, if there are any, and starts nothing on them.
+   */
   public static Discovery discover() {
     List<Candidate> candidates = new ArrayList<>();
     List<String> failures = new ArrayList<>();

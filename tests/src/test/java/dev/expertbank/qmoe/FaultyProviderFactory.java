@@ -1,7 +1,6 @@
 package dev.expertbank.qmoe;
 
 import dev.expertbank.qmoe.device.FaultPlan;
-import dev.expertbank.qmoe.device.host.HostDevice;
 import dev.expertbank.spi.Availability;
 import dev.expertbank.spi.ExecutionProvider;
 import dev.expertbank.spi.ExecutionProviderFactory;
@@ -10,7 +9,7 @@ import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.SessionFacts;
 import java.util.List;
 
-/** The provider on a host device of which one operation fails. */
+/** The provider on a device of which one operation fails. */
 public final class FaultyProviderFactory implements ExecutionProviderFactory {
   /** For the sessions that are created next. */
   public static volatile FaultPlan plan = FaultPlan.none();
@@ -27,7 +26,7 @@ public final class FaultyProviderFactory implements ExecutionProviderFactory {
 
   @Override
   public Availability probe() {
-    return new Availability.Available(List.of("host"));
+    return new Availability.Available(Devices.available());
   }
 
   @Override
@@ -37,6 +36,7 @@ public final class FaultyProviderFactory implements ExecutionProviderFactory {
 
   @Override
   public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
-    return new QMoeProvider(QMoeOptions.of(options), new HostDevice(plan));
+    QMoeOptions parsed = QMoeOptions.of(options);
+    return new QMoeProvider(parsed, Devices.open(parsed, plan));
   }
 }

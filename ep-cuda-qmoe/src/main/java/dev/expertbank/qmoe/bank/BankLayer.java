@@ -42,8 +42,7 @@ final class BankLayer implements LayerExperts {
       QMoeInput input, long stride, long slotOffset, long home, WeightSource source) {
     WeightSource sourceOf(int expert) {
       return switch (source) {
-        case WeightSource.InFile file ->
-            new WeightSource.InFile(file.channel(), file.offset() + expert * stride, stride);
+        case WeightSource.InFile file -> file.asSlice(expert * stride, stride);
         case WeightSource.InMemory memory ->
             new WeightSource.InMemory(memory.memory().asSlice(expert * stride, stride));
       };

@@ -135,11 +135,11 @@ public final class ExpertBank implements AutoCloseable {
       case ConstantData.External external -> {
         ExternalDataFile file = ExternalDataFile.resolve(modelDirectory, external.location());
         file.checkRange(external.offset(), length, value.name());
-        yield access == WeightsAccess.COPY
-            ? Located.inMemory(files.copy(file, external.offset(), length))
-            : new Located(
-                files.map(file, external.offset(), length),
-                files.source(file, external.offset(), length));
+        if (access == WeightsAccess.COPY) {
+          yield Located.inMemory(files.copy(file, external.offset(), length));
+        }
+        WeightSource.InFile source = files.source(file, external.offset(), length);
+        yield new Located(source.mapped(), source);
       }
       case ConstantData.Inline inline -> {
         // Whole pages, so that a device can register it.

@@ -30,8 +30,7 @@ final class WeightFiles implements AutoCloseable {
   private record OpenFile(
       ExternalDataFile file, FileChannel channel, BasicFileAttributes attributes) {}
 
-  /** A range of the mapped file, to be read in place. */
-  synchronized MemorySegment map(ExternalDataFile file, long offset, long length) {
+  private MemorySegment map(ExternalDataFile file, long offset, long length) {
     MemorySegment mapping = mappings.get(file.path());
     if (mapping == null) {
       try {
@@ -45,9 +44,9 @@ final class WeightFiles implements AutoCloseable {
     return mapping.asSlice(offset, length);
   }
 
-  /** A range of the file, to be read by position. */
-  synchronized WeightSource source(ExternalDataFile file, long offset, long length) {
-    return new WeightSource.InFile(open(file).channel(), offset, length);
+  /** A range of the file, mapped and to be read by position. */
+  synchronized WeightSource.InFile source(ExternalDataFile file, long offset, long length) {
+    return new WeightSource.InFile(open(file).channel(), offset, map(file, offset, length));
   }
 
   /** A range of the file, read into memory that this object owns. */

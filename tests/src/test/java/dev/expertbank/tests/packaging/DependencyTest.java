@@ -52,7 +52,19 @@ class DependencyTest {
             "org.jspecify..",
             "javax.management..",
             "jdk.jfr..",
+            "jcuda..",
             "java..")
+        .check(CLASSES);
+  }
+
+  @Test
+  void onlyTheGpuKnowsCuda() {
+    noClasses()
+        .that()
+        .resideOutsideOfPackage("dev.expertbank.qmoe.device.cuda..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("jcuda..")
         .check(CLASSES);
   }
 

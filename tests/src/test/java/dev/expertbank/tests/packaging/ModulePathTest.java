@@ -48,7 +48,7 @@ class ModulePathTest {
                 modules,
                 "--add-modules",
                 "dev.expertbank.qmoe",
-                "--enable-native-access=dev.expertbank.spi,com.microsoft.onnxruntime"));
+                "--enable-native-access=dev.expertbank.spi,com.microsoft.onnxruntime,jcuda"));
     assertThat(ended.output())
         .contains("registered CudaQMoEExecutionProvider, 0 sessions", "module dev.expertbank.spi");
     assertThat(ended.exitCode()).isZero();
@@ -60,6 +60,7 @@ class ModulePathTest {
         || path.contains("ep-cuda-qmoe")
         || path.contains(File.separator + "kernels")
         || path.contains("onnxruntime")
+        || path.contains("jcuda")
         || path.contains("jspecify");
   }
 }

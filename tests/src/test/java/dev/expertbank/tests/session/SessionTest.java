@@ -201,10 +201,11 @@ class SessionTest {
 
   @Test
   void aDeviceThatThereIsNotIsAnErrorThatListsTheDevicesThereAre() {
-    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("device", "cuda:0")))
+    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("device", "cuda:999")))
         .isInstanceOf(OrtException.class)
-        .hasMessageContaining("[device.unavailable] device 'cuda:0' is not available")
-        .hasMessageContaining("available devices are host");
+        .hasMessageContaining("[device.unavailable] device 'cuda:999' is not available: ")
+        .hasMessageContaining("; available devices are ")
+        .hasMessageContaining("host");
   }
 
   @Test
@@ -212,12 +213,16 @@ class SessionTest {
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("device", "tpu")))
         .isInstanceOf(EpException.class)
         .hasMessage("option device: 'tpu' is not valid; use auto, host or cuda:<number>");
+    assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("pin.limit", "-1")))
+        .hasMessage(
+            "option pin.limit: '-1' is not valid; use auto or a number of bytes such as 8GiB,"
+                + " 512MiB, 64KiB or 1048576");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("routing.semantics", "cuda")))
         .hasMessage(
             "option routing.semantics: 'cuda' is not valid; use one of auto, ort-cpu, ort-cuda");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("budget", "1GiB")))
         .hasMessage(
-            "unknown option 'budget'; valid options are device, fallback, memory.budget,"
+            "unknown option 'budget'; valid options are device, fallback, memory.budget, pin.limit,"
                 + " prefill.streaming, residency.byte-cap, residency.pin.budget,"
                 + " residency.pin.keys, residency.pin.scan-resistant, residency.pin.threshold,"
                 + " residency.policy, residency.profile.load, residency.profile.save,"

@@ -20,6 +20,7 @@ enum CudaFunction {
 
   CTX_GET_CURRENT("cuCtxGetCurrent", "P"),
   CTX_SET_CURRENT("cuCtxSetCurrent", "P"),
+  THREAD_EXCHANGE_CAPTURE_MODE("cuThreadExchangeStreamCaptureMode", "P"),
 
   STREAM_CREATE("cuStreamCreate", "PI"),
   STREAM_DESTROY("cuStreamDestroy_v2", "P"),

@@ -8,10 +8,8 @@ import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.residency.ResidencyActions.FillEnd;
 import dev.expertbank.spi.EpException;
-import java.io.EOFException;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -29,9 +27,6 @@ import java.util.concurrent.TimeoutException;
 final class HostCopies {
   /** After that a copy counts as one that may never end. */
   private static final Duration WAIT_LIMIT = Duration.ofSeconds(60);
-
-  /** Bytes of one positional read. */
-  private static final long READ_BYTES = 8 << 20;
 
   private static final System.Logger LOG = System.getLogger(HostCopies.class.getName());
 
@@ -115,22 +110,10 @@ final class HostCopies {
       MemorySegment target = memory.asSlice(piece.slotOffset(), piece.source().bytes());
       switch (piece.source()) {
         case WeightSource.InMemory source -> target.copyFrom(source.memory());
-        case WeightSource.InFile source -> read(source, target);
+        case WeightSource.InFile source -> source.read(0, target);
       }
     }
     return System.nanoTime() - start;
-  }
-
-  private static void read(WeightSource.InFile source, MemorySegment target) throws IOException {
-    for (long done = 0; done < target.byteSize(); ) {
-      ByteBuffer piece =
-          target.asSlice(done, Math.min(READ_BYTES, target.byteSize() - done)).asByteBuffer();
-      int read = source.channel().read(piece, source.offset() + done);
-      if (read < 0) {
-        throw new EOFException("the weight file ends before byte " + (source.offset() + done));
-      }
-      done += read;
-    }
   }
 
   /** Takes no further copy and waits for those there are; false if one has not ended in time. */
