@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.device.cuda;
 
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.TreeMap;
 
@@ -16,18 +17,18 @@ final class AddressRanges {
 
   /** Takes the first part that is long enough. */
   OptionalLong take(long wanted) {
-    for (Map.Entry<Long, Long> part : free.entrySet()) {
-      long address = part.getKey();
-      long length = part.getValue();
-      if (length >= wanted) {
-        free.remove(address);
-        if (length > wanted) {
-          free.put(address + wanted, length - wanted);
-        }
-        return OptionalLong.of(address);
-      }
+    Optional<Map.Entry<Long, Long>> part =
+        free.entrySet().stream().filter(entry -> entry.getValue() >= wanted).findFirst();
+    if (part.isEmpty()) {
+      return OptionalLong.empty();
     }
-    return OptionalLong.empty();
+    long address = part.get().getKey();
+    long length = part.get().getValue();
+    free.remove(address);
+    if (length > wanted) {
+      free.put(address + wanted, length - wanted);
+    }
+    return OptionalLong.of(address);
   }
 
   /** Gives a part back that was taken; joins it with its neighbours. */

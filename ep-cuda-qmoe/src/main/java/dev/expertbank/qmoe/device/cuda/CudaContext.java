@@ -8,7 +8,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
-import jcuda.CudaException;
 
 /**
  * A use of the primary context of one device. The driver counts its uses: the context lives until
@@ -41,12 +40,7 @@ final class CudaContext implements AutoCloseable {
     calls = new CudaCalls(info.label());
     memory = new CudaMemoryCalls(info.label(), info.number());
     long previous = current();
-    try {
-      CudaSetup.retainPrimaryContext(info.number());
-    } catch (CudaException e) {
-      throw new EpException(
-          "device.cuda", "no context on " + info.label() + ": " + e.getMessage(), e);
-    }
+    CudaSetup.retainPrimaryContext(info);
     handle = current();
     setCurrent(previous);
   }
@@ -92,31 +86,30 @@ final class CudaContext implements AutoCloseable {
    */
   Current makeCurrentRelaxed() {
     Current current = makeCurrent();
-    Arena arena = Arena.ofConfined();
     try {
-      MemorySegment mode = arena.allocate(ValueLayout.JAVA_INT);
-      mode.set(ValueLayout.JAVA_INT, 0, CAPTURE_RELAXED);
-      exchangeCaptureMode(mode);
+      int before = exchangeCaptureMode(CAPTURE_RELAXED);
       return () -> {
-        try (current;
-            arena) {
-          // It has what the mode was before.
-          exchangeCaptureMode(mode);
+        try (current) {
+          exchangeCaptureMode(before);
         }
       };
     } catch (CudaException e) {
-      arena.close();
       current.close();
       throw e;
     }
   }
 
-  private void exchangeCaptureMode(MemorySegment mode) {
-    CudaDriver.check(
-        call(EXCHANGE_CAPTURE_MODE, mode.address()),
-        info.label(),
-        CudaFunction.THREAD_EXCHANGE_CAPTURE_MODE,
-        mode.address());
+  /** Sets the calling thread's mode; the one it had. */
+  private int exchangeCaptureMode(int mode) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment exchanged = arena.allocateFrom(ValueLayout.JAVA_INT, mode);
+      CudaDriver.check(
+          call(EXCHANGE_CAPTURE_MODE, exchanged.address()),
+          info.label(),
+          CudaFunction.THREAD_EXCHANGE_CAPTURE_MODE,
+          exchanged.address());
+      return exchanged.get(ValueLayout.JAVA_INT, 0);
+    }
   }
 
   private long current() {
@@ -134,14 +127,7 @@ final class CudaContext implements AutoCloseable {
   public synchronized void close() {
     if (!closed) {
       closed = true;
-      try {
-        CudaSetup.releasePrimaryContext(info.number());
-      } catch (CudaException e) {
-        throw new EpException(
-            "device.cuda",
-            "the context on " + info.label() + " could not be given up: " + e.getMessage(),
-            e);
-      }
+      CudaSetup.releasePrimaryContext(info);
     }
   }
 }

@@ -171,18 +171,18 @@ final class CudaCopies implements AutoCloseable {
    * known.
    */
   private boolean settle(CudaCopy copy) {
-    boolean done = false;
     try (var _ = context.makeCurrentRelaxed()) {
-      done = Waiting.until(() -> calls.isStreamDone(stream));
+      if (Waiting.until(() -> calls.isStreamDone(stream))) {
+        copies.remove(copy);
+        copy.destroyEvents();
+        copy.state = State.FAILED;
+        return true;
+      }
     } catch (CudaException e) {
       LOG.log(System.Logger.Level.WARNING, "copies cannot be waited for", e);
     }
-    copy.state = done ? State.FAILED : State.UNKNOWN;
-    if (done) {
-      copies.remove(copy);
-      copy.destroyEvents();
-    }
-    return done;
+    copy.state = State.UNKNOWN;
+    return false;
   }
 
   /** How far a copy is known to be. */

@@ -111,7 +111,7 @@ public final class CudaDevice implements Device {
   public FreeMemory freeMemory() {
     try (var _ = context.makeCurrentRelaxed()) {
       return new FreeMemory(
-          context.memory().info().free(),
+          context.memory().freeBytes(),
           RESERVE_BYTES,
           "the free memory that the driver reports for " + context.info().label());
     }

@@ -73,17 +73,14 @@ final class CudaMemoryCalls {
     this.number = number;
   }
 
-  /** What the whole device has, in bytes. */
-  record Info(long free, long total) {}
-
-  Info info() {
+  /** What could be had of the device's memory, by anyone. */
+  long freeBytes() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_LONG, 2);
       long free = out.address();
       long total = free + Long.BYTES;
       check(call(MEM_GET_INFO, free, total), CudaFunction.MEM_GET_INFO, free, total);
-      return new Info(
-          out.getAtIndex(ValueLayout.JAVA_LONG, 0), out.getAtIndex(ValueLayout.JAVA_LONG, 1));
+      return out.get(ValueLayout.JAVA_LONG, 0);
     }
   }
 

@@ -1,9 +1,8 @@
 package dev.expertbank.qmoe.device.cuda;
 
+import dev.expertbank.spi.EpException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
-import jcuda.CudaException;
 
 /**
  * Which devices there are and everything that keeps them from being used. Creates no context.
@@ -20,18 +19,15 @@ public record CudaProbe(List<CudaDeviceInfo> devices, List<String> problems) {
   /** Looks. Never throws: what is missing is a problem. */
   public static CudaProbe run() {
     KernelsBuild kernels = KernelsBuild.read();
+    List<String> libraries = new ArrayList<>(CudaDriver.problems());
+    CudaSetup.missing().ifPresent(libraries::add);
+    if (libraries.isEmpty()) {
+      CudaSetup.problem().ifPresent(libraries::add);
+    }
     List<String> problems = new ArrayList<>();
     kernels.absent().ifPresent(problems::add);
-    problems.addAll(CudaDriver.problems());
-    if (!CudaDriver.problems().isEmpty()) {
-      return new CudaProbe(List.of(), problems);
-    }
-    Optional<String> setup = CudaSetup.problem();
-    if (setup.isPresent()) {
-      problems.add(setup.get());
-      return new CudaProbe(List.of(), problems);
-    }
-    return devices(kernels, problems);
+    problems.addAll(libraries);
+    return libraries.isEmpty() ? devices(kernels, problems) : new CudaProbe(List.of(), problems);
   }
 
   private static CudaProbe devices(KernelsBuild kernels, List<String> problems) {
@@ -43,11 +39,8 @@ public record CudaProbe(List<CudaDeviceInfo> devices, List<String> problems) {
         problems.add("the NVIDIA driver lists no device");
       }
       return new CudaProbe(devices, problems);
-    } catch (CudaException e) {
-      problems.add(
-          "the NVIDIA driver could not be asked for its devices: "
-              + e.getMessage()
-              + " (is there a GPU, and does CUDA_VISIBLE_DEVICES show it?)");
+    } catch (EpException e) {
+      problems.add(String.valueOf(e.getMessage()));
       return new CudaProbe(List.of(), problems);
     }
   }

@@ -1,8 +1,11 @@
 package dev.expertbank.qmoe.device.cuda;
 
+import dev.expertbank.spi.EpException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.URL;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -19,8 +22,9 @@ import jcuda.driver.CUdevice_attribute;
 import jcuda.driver.JCudaDriver;
 
 /**
- * What JCuda is asked: which devices there are, and for the primary context of one. Nothing but
- * {@link #problem} may be called before that has been found empty.
+ * What JCuda is asked: which devices there are, and for the primary context of one. The one class
+ * that knows JCuda. Nothing but {@link #missing} and {@link #problem} may be called before both
+ * have been found empty.
  */
 final class CudaSetup {
   private static final int NAME_BYTES = 256;
@@ -50,29 +54,17 @@ final class CudaSetup {
       Path directory = Path.of(System.getProperty("java.io.tmpdir"));
       String name = fileName();
       Path temporary = Files.createTempFile(directory, name, ".part");
-      try (InputStream library = resource(name)) {
+      try (InputStream library = library().orElseThrow().openStream()) {
         Files.copy(library, temporary, StandardCopyOption.REPLACE_EXISTING);
         Files.move(temporary, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE);
+      } catch (FileSystemException e) {
+        throw new IOException(
+            e.getMessage()
+                + ": it may belong to another user; set -Djava.io.tmpdir=<a folder of your own>",
+            e);
       } finally {
         Files.deleteIfExists(temporary);
       }
-    }
-
-    private static InputStream resource(String name) throws IOException {
-      // Through the loader, not the class: on the module path the resource is in another module.
-      InputStream in = CudaSetup.class.getClassLoader().getResourceAsStream("lib/" + name);
-      if (in == null) {
-        throw new IOException(
-            "the class path has no lib/"
-                + name
-                + ": add org.jcuda:jcuda-natives with the classifier of this platform");
-      }
-      return in;
-    }
-
-    private static String fileName() {
-      return LibUtils.createLibraryFileName(
-          LibUtils.createPlatformLibraryName("JCudaDriver-" + JCudaVersion.get()));
     }
 
     /** JCuda's message is a page with two stack traces; the last of their causes is the reason. */
@@ -87,7 +79,34 @@ final class CudaSetup {
     }
   }
 
-  /** Why JCuda cannot be used; empty if it can. Asked only where the driver's library is there. */
+  private static String fileName() {
+    return LibUtils.createLibraryFileName(
+        LibUtils.createPlatformLibraryName("JCudaDriver-" + JCudaVersion.get()));
+  }
+
+  private static Optional<URL> library() {
+    // Through the loader, not the class: on the module path the resource is in another module.
+    return Optional.ofNullable(CudaSetup.class.getClassLoader().getResource("lib/" + fileName()));
+  }
+
+  /** What of JCuda is not on the class path, in one sentence; empty if all is. Loads nothing. */
+  static Optional<String> missing() {
+    try {
+      return library().isPresent()
+          ? Optional.empty()
+          : Optional.of(
+              "the class path has no lib/"
+                  + fileName()
+                  + ": add org.jcuda:jcuda-natives with the classifier of this platform");
+    } catch (LinkageError e) {
+      return Optional.of("the class path has no org.jcuda:jcuda: " + e);
+    }
+  }
+
+  /**
+   * Why JCuda cannot be used; empty if it can. Asked only where nothing is {@link #missing} and the
+   * driver's library is there.
+   */
   static Optional<String> problem() {
     return Library.PROBLEM;
   }
@@ -96,24 +115,45 @@ final class CudaSetup {
    * Makes the driver look for devices.
    *
    * @return the newest CUDA that the driver knows, such as 12080 for 12.8
-   * @throws CudaException of JCuda, with CUDA's name for the error
+   * @throws EpException {@code device.cuda} if it finds none or cannot look
    */
   static int initialise() {
-    JCudaDriver.cuInit(0);
     int[] version = new int[1];
-    JCudaDriver.cuDriverGetVersion(version);
+    ask(
+        "the NVIDIA driver cannot be started (is there a GPU, and does CUDA_VISIBLE_DEVICES show"
+            + " it?)",
+        () -> {
+          JCudaDriver.cuInit(0);
+          JCudaDriver.cuDriverGetVersion(version);
+        });
     return version[0];
   }
 
-  /** Every device. Creates no context. */
+  /**
+   * Every device. Creates no context.
+   *
+   * @throws EpException {@code device.cuda} if the driver does not answer
+   */
   static List<CudaDeviceInfo> devices() {
-    int[] count = new int[1];
-    JCudaDriver.cuDeviceGetCount(count);
     List<CudaDeviceInfo> devices = new ArrayList<>();
-    for (int number = 0; number < count[0]; number++) {
-      devices.add(device(number));
-    }
+    ask(
+        "the NVIDIA driver cannot tell its devices",
+        () -> {
+          int[] count = new int[1];
+          JCudaDriver.cuDeviceGetCount(count);
+          for (int number = 0; number < count[0]; number++) {
+            devices.add(device(number));
+          }
+        });
     return devices;
+  }
+
+  private static void ask(String failure, Runnable question) {
+    try {
+      question.run();
+    } catch (CudaException e) {
+      throw new EpException("device.cuda", failure + ": " + e.getMessage(), e);
+    }
   }
 
   private static CudaDeviceInfo device(int number) {
@@ -167,20 +207,33 @@ final class CudaSetup {
   /**
    * Takes a use of a device's primary context, which ONNX Runtime's CUDA provider shares, for
    * {@link #releasePrimaryContext}; makes it current to the calling thread.
+   *
+   * @throws EpException {@code device.cuda} if the device has no room for it or is lost
    */
-  static void retainPrimaryContext(int number) {
-    CUcontext context = new CUcontext();
-    JCudaDriver.cuDevicePrimaryCtxRetain(context, get(number));
-    try {
-      JCudaDriver.cuCtxSetCurrent(context);
-    } catch (CudaException e) {
-      releasePrimaryContext(number);
-      throw e;
-    }
+  static void retainPrimaryContext(CudaDeviceInfo info) {
+    ask(
+        "no context can be had on " + info.label(),
+        () -> {
+          CUcontext context = new CUcontext();
+          CUdevice device = get(info.number());
+          JCudaDriver.cuDevicePrimaryCtxRetain(context, device);
+          try {
+            JCudaDriver.cuCtxSetCurrent(context);
+          } catch (CudaException e) {
+            JCudaDriver.cuDevicePrimaryCtxRelease(device);
+            throw e;
+          }
+        });
   }
 
-  /** Gives a use of the context up; the last one destroys it with everything in it. */
-  static void releasePrimaryContext(int number) {
-    JCudaDriver.cuDevicePrimaryCtxRelease(get(number));
+  /**
+   * Gives a use of the context up; the last one destroys it with everything in it.
+   *
+   * @throws EpException {@code device.cuda} if the device is lost
+   */
+  static void releasePrimaryContext(CudaDeviceInfo info) {
+    ask(
+        "the context on " + info.label() + " cannot be given up",
+        () -> JCudaDriver.cuDevicePrimaryCtxRelease(get(info.number())));
   }
 }

@@ -29,7 +29,7 @@ class AddressRangesTest {
     for (int[] order : orders) {
       AddressRanges ranges = new AddressRanges(START, 48);
       for (int i = 0; i < 3; i++) {
-        assertThat(ranges.take(16)).hasValue(START + 16 * i);
+        assertThat(ranges.take(16)).hasValue(START + 16L * i);
       }
       for (int i : order) {
         assertThat(ranges.isWhole()).isFalse();
