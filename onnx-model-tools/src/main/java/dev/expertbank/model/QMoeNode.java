@@ -40,8 +40,9 @@ public record QMoeNode(
         : node.name();
   }
 
-  /** Whether the file says that the weights are plain rows, rather than leaving it open. */
+  /** Whether the file says which layout the weights have, rather than leaving it open. */
   public boolean layoutIsStated() {
-    return new AttributeValue.IntValue(0).equals(node.attributes().get("weights_prepacked"));
+    return node.attributes().get("weights_prepacked") instanceof AttributeValue.IntValue(long value)
+        && value != -1;
   }
 }

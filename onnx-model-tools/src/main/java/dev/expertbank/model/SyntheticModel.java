@@ -1,6 +1,7 @@
 package dev.expertbank.model;
 
 import dev.expertbank.spi.ElementType;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.util.List;
 import java.util.Set;
 
@@ -12,6 +13,7 @@ import java.util.Set;
  * @param topK experts per token
  * @param bits of a weight: 2, 4 or 8
  * @param blockSize weights that share a scale along the reduction; 0 for one scale per output row
+ * @param layout of the weights' bytes; models that differ in nothing else compute the same
  * @param activation as the operator spells it, for example {@code swiglu}
  * @param swigluFusion 0: none, 1: gate and linear rows interleaved in fc1, 2: concatenated
  * @param fc3 a separate linear projection
@@ -33,6 +35,7 @@ public record SyntheticModel(
     int topK,
     int bits,
     int blockSize,
+    WeightLayout layout,
     String activation,
     int swigluFusion,
     boolean fc3,
@@ -71,6 +74,7 @@ public record SyntheticModel(
     require(
         blockSize == 0 || (blockSize >= 16 && Integer.bitCount(blockSize) == 1),
         "block size must be 0 or a power of two of at least 16, not " + blockSize);
+    requireLayout(layout, bits, hidden, inter);
     require(
         ACTIVATIONS.contains(activation),
         "activation must be one of " + ACTIVATIONS + ", not '" + activation + "'");
@@ -95,6 +99,15 @@ public record SyntheticModel(
         "layers must be from 1 to " + MAX_LAYERS + ", not " + layers);
   }
 
+  private static void requireLayout(WeightLayout layout, int bits, int hidden, int inter) {
+    int tile = WeightLayout.SM80_TILE;
+    boolean fits = bits > 2 && hidden % tile == 0 && inter % tile == 0;
+    require(
+        layout == WeightLayout.PLAIN || fits,
+        "layout sm80 needs 4 or 8 bits, and hidden and inter that are multiples of %d, not %d bits, %d and %d"
+            .formatted(tile, bits, hidden, inter));
+  }
+
   private static void require(boolean condition, String message) {
     if (!condition) {
       throw new IllegalArgumentException(message);
@@ -114,6 +127,7 @@ public record SyntheticModel(
     private int topK = 4;
     private int bits = 4;
     private int blockSize = 32;
+    private WeightLayout layout = WeightLayout.PLAIN;
     private String activation = "swiglu";
     private int swigluFusion = 1;
     private boolean fc3;
@@ -143,6 +157,11 @@ public record SyntheticModel(
     public Builder quantization(int bits, int blockSize) {
       this.bits = bits;
       this.blockSize = blockSize;
+      return this;
+    }
+
+    public Builder layout(WeightLayout layout) {
+      this.layout = layout;
       return this;
     }
 
@@ -210,6 +229,7 @@ public record SyntheticModel(
           topK,
           bits,
           blockSize,
+          layout,
           activation,
           swigluFusion,
           fc3,

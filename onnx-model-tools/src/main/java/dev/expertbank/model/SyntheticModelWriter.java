@@ -6,6 +6,7 @@ import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.Printable;
 import dev.expertbank.spi.TensorShape;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -288,7 +289,9 @@ public final class SyntheticModelWriter {
     attributes.put("k", new AttributeValue.IntValue(model.topK()));
     attributes.put("expert_weight_bits", new AttributeValue.IntValue(model.bits()));
     attributes.put("quant_type", new AttributeValue.StringValue("int"));
-    attributes.put("weights_prepacked", new AttributeValue.IntValue(0));
+    attributes.put(
+        "weights_prepacked",
+        new AttributeValue.IntValue(model.layout() == WeightLayout.PLAIN ? 0 : 1));
     attributes.put(
         "normalize_routing_weights",
         new AttributeValue.IntValue(model.normalizeRoutingWeights() ? 1 : 0));

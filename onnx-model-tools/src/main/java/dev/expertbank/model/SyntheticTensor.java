@@ -5,6 +5,7 @@ import dev.expertbank.spi.TensorShape;
 import dev.expertbank.spi.qmoe.Fc;
 import dev.expertbank.spi.qmoe.QMoeInput;
 import dev.expertbank.spi.qmoe.QMoeInput.Role;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -20,6 +21,13 @@ record SyntheticTensor(
   sealed interface Values {
     /** Packed unsigned weights of that many bits, symmetric around the middle of their range. */
     record Quantized(int bits) implements Values {}
+
+    /**
+     * The same weights in the layout of {@link Sm80Encoder}.
+     *
+     * @param reduction weights of a row
+     */
+    record Swizzled(int bits, int reduction) implements Values {}
 
     /** Packed unsigned zero points of that many bits, around the middle of their range. */
     record ZeroPoints(int bits) implements Values {}
@@ -96,11 +104,16 @@ record SyntheticTensor(
           model.blockSize() > 0 && model.blockSize() < Math.max(model.hidden(), model.inter());
       int blocks = blockwise ? Math.ceilDiv(reduction, model.blockSize()) : 1;
       long experts = model.experts();
+      boolean plain = model.layout() == WeightLayout.PLAIN;
       add(
           QMoeInput.of(fc, Role.WEIGHTS),
           ElementType.UINT8,
-          TensorShape.of(experts, rows, reduction / perByte),
-          new Values.Quantized(model.bits()));
+          plain
+              ? TensorShape.of(experts, rows, reduction / perByte)
+              : TensorShape.of(experts, reduction, rows / perByte),
+          plain
+              ? new Values.Quantized(model.bits())
+              : new Values.Swizzled(model.bits(), reduction));
       add(
           QMoeInput.of(fc, Role.SCALES),
           model.scaleType(),

@@ -1,6 +1,7 @@
 package dev.expertbank.model;
 
 import dev.expertbank.spi.ElementType;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
@@ -27,8 +28,9 @@ final class SyntheticValues {
   /**
    * Fills the buffer from its start to its capacity.
    *
-   * @param target little endian; its capacity is a multiple of 8
-   * @param offset of the buffer's first byte in the tensor, a multiple of 8
+   * @param target little endian; its capacity is a multiple of 8, and of {@link
+   *     Sm80Encoder#TILE_BYTES} for swizzled weights
+   * @param offset of the buffer's first byte in the tensor, a multiple of the same
    */
   void fill(ByteBuffer target, long offset) {
     if (target.order() != ByteOrder.LITTLE_ENDIAN || offset % 8 != 0) {
@@ -36,6 +38,8 @@ final class SyntheticValues {
     }
     switch (tensor.values()) {
       case SyntheticTensor.Values.Quantized(int bits) -> quantized(target, offset / 8, bits);
+      case SyntheticTensor.Values.Swizzled(int bits, int reduction) ->
+          swizzled(target, offset, bits, reduction);
       case SyntheticTensor.Values.ZeroPoints(int bits) -> zeroPoints(target, offset, bits);
       case SyntheticTensor.Values.Scales(double magnitude) -> {
         for (long i = 0, first = firstElement(offset); i < elements(target); i++) {
@@ -57,19 +61,47 @@ final class SyntheticValues {
    * symmetric around it, and their mean adds nothing to the output.
    */
   private void quantized(ByteBuffer target, long firstWord, int bits) {
+    for (int at = 0; at < target.capacity(); at += Long.BYTES) {
+      target.putLong(at, quantizedWord(firstWord + at / Long.BYTES, bits));
+    }
+  }
+
+  private long quantizedWord(long index, int bits) {
     long lowest =
         switch (bits) {
           case 2 -> 0x5555555555555555L;
           case 4 -> 0x1111111111111111L;
           default -> 0x0101010101010101L;
         };
-    for (int at = 0; at < target.capacity(); at += Long.BYTES) {
-      long word = word(firstWord + at / Long.BYTES);
-      long any = word;
-      for (int shift = bits / 2; shift > 0; shift /= 2) {
-        any |= any >>> shift;
+    long word = word(index);
+    long any = word;
+    for (int shift = bits / 2; shift > 0; shift /= 2) {
+      any |= any >>> shift;
+    }
+    return word | ((~any & lowest) << (bits - 1));
+  }
+
+  /** Tile by tile: draws the parts of the rows that are in it, wherever they are in the tensor. */
+  private void swizzled(ByteBuffer target, long offset, int bits, int reduction) {
+    int rows = Sm80Encoder.rows(bits);
+    int segmentWords = Sm80Encoder.TILE_BYTES / rows / Long.BYTES;
+    long tilesPerRow = reduction / WeightLayout.SM80_TILE;
+    byte[] plain = new byte[Sm80Encoder.TILE_BYTES];
+    byte[] tile = new byte[Sm80Encoder.TILE_BYTES];
+    ByteBuffer words = ByteBuffer.wrap(plain).order(ByteOrder.LITTLE_ENDIAN);
+    for (int at = 0; at < target.capacity(); at += Sm80Encoder.TILE_BYTES) {
+      long number = (offset + at) / Sm80Encoder.TILE_BYTES;
+      long firstRow = number / tilesPerRow * rows;
+      long column = number % tilesPerRow;
+      words.clear();
+      for (long row = firstRow; row < firstRow + rows; row++) {
+        long firstWord = (row * tilesPerRow + column) * segmentWords;
+        for (int word = 0; word < segmentWords; word++) {
+          words.putLong(quantizedWord(firstWord + word, bits));
+        }
       }
-      target.putLong(at, word | ((~any & lowest) << (bits - 1)));
+      Sm80Encoder.encodeTile(bits, plain, tile, 0);
+      target.put(at, tile);
     }
   }
 

@@ -14,6 +14,7 @@ import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -35,6 +36,11 @@ class SyntheticModelWriterTest {
 
   private static SyntheticModel.Builder small() {
     return SyntheticModel.builder().geometry(64, 96, 3, 2).layers(2).seed(5);
+  }
+
+  /** Another width than height, and a row of several tiles. */
+  private static SyntheticModel.Builder sm80(int bits) {
+    return small().geometry(192, 128, 3, 2).quantization(bits, 32).layout(WeightLayout.SM80);
   }
 
   @Test
@@ -75,6 +81,8 @@ class SyntheticModelWriterTest {
     models.add(small().activation("relu", 0, false).build());
     models.add(small().swiglu(1, 0, Float.POSITIVE_INFINITY).build());
     models.add(small().geometry(36, 20, 2, 1).quantization(2, 16).zeroPoints(true).build());
+    models.add(sm80(4).build());
+    models.add(sm80(8).activation("swiglu", 0, true).build());
     return models.stream();
   }
 
@@ -96,6 +104,7 @@ class SyntheticModelWriterTest {
       assertThat(spec.experts()).isEqualTo(asked.experts());
       assertThat(spec.topK()).isEqualTo(asked.topK());
       assertThat(spec.bits()).isEqualTo(asked.bits());
+      assertThat(spec.layout()).isEqualTo(asked.layout());
       assertThat(spec.blockSize()).isEqualTo(asked.blockSize() < 256 ? asked.blockSize() : 0);
       assertThat(spec.activation().schemaName()).isEqualTo(asked.activation());
       assertThat(spec.swigluFusion()).isEqualTo(asked.swigluFusion());
@@ -109,6 +118,29 @@ class SyntheticModelWriterTest {
         assertThat(spec.alpha()).isEqualTo(asked.alpha());
         assertThat(spec.beta()).isEqualTo(asked.beta());
         assertThat(spec.limit()).isEqualTo(asked.limit());
+      }
+    }
+  }
+
+  /** Every tensor of the plain model, weights encoded as a whole rather than in pieces. */
+  @ParameterizedTest
+  @ValueSource(ints = {4, 8})
+  void theLayoutChangesNothingButTheOrderOfTheWeights(int bits) {
+    List<SyntheticTensor> plain =
+        SyntheticTensor.ofLayer(sm80(bits).layout(WeightLayout.PLAIN).build(), 1);
+    List<SyntheticTensor> swizzled = SyntheticTensor.ofLayer(sm80(bits).build(), 1);
+
+    assertThat(swizzled).hasSameSizeAs(plain);
+    for (int i = 0; i < plain.size(); i++) {
+      SyntheticTensor tensor = swizzled.get(i);
+      if (tensor.values() instanceof SyntheticTensor.Values.Swizzled(int _, int reduction)) {
+        byte[] encoded = Sm80Encoder.encode(bits, reduction, draw(plain.get(i), 8));
+        assertThat(draw(tensor, 128)).as(tensor.name()).isEqualTo(encoded);
+        assertThat(draw(tensor, (int) tensor.byteLength())).isEqualTo(encoded);
+        assertThat(tensor.shape())
+            .isEqualTo(TensorShape.of(3, reduction, plain.get(i).shape().dim(1) * bits / 8));
+      } else {
+        assertThat(tensor).isEqualTo(plain.get(i));
       }
     }
   }
@@ -283,13 +315,21 @@ class SyntheticModelWriterTest {
     assertThatThrownBy(() -> small().activation("swiglu", 0, false).build())
         .hasMessageContaining("fc3");
     assertThatThrownBy(() -> small().layers(0).build()).hasMessageContaining("layers");
+    assertThatThrownBy(() -> small().layout(WeightLayout.SM80).build())
+        .hasMessageContaining("multiples of 64, not 4 bits, 64 and 96");
+    assertThatThrownBy(() -> sm80(2).build()).hasMessageContaining("2 bits");
   }
 
   /** Draws a tensor of that many bytes in pieces. */
   private static byte[] draw(
       ElementType type, int bytes, SyntheticTensor.Values values, int pieceBytes) {
-    SyntheticTensor tensor =
-        new SyntheticTensor(3, 2, "t", type, TensorShape.of(bytes / (type.bits() / 8)), values);
+    return draw(
+        new SyntheticTensor(3, 2, "t", type, TensorShape.of(bytes / (type.bits() / 8)), values),
+        pieceBytes);
+  }
+
+  private static byte[] draw(SyntheticTensor tensor, int pieceBytes) {
+    int bytes = (int) tensor.byteLength();
     SyntheticValues drawn = new SyntheticValues(tensor, 11);
     ByteBuffer all = ByteBuffer.allocate(bytes);
     for (int at = 0; at < bytes; at += pieceBytes) {

@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -62,6 +63,33 @@ class GridCoverageTest {
       }
     }
     assertThat(routings).containsExactlyInAnyOrder(Routing.ORT_CPU_QMOE, Routing.ORT_CUDA);
+  }
+
+  private static final Map<String, Predicate<MoeNode>> SM80_FEATURES =
+      Map.ofEntries(
+          Map.entry("4 bits", n -> n.integer("expert_weight_bits", 4) == 4),
+          Map.entry("8 bits", n -> n.integer("expert_weight_bits", 4) == 8),
+          Map.entry("plain shape", n -> n.required(5).dimension(1) == n.required(6).dimension(1)),
+          Map.entry("transposed", n -> n.required(5).dimension(1) != n.required(6).dimension(1)),
+          Map.entry("unstated", n -> n.integer("weights_prepacked", -1) == -1),
+          Map.entry("one scale per row", n -> n.integer("block_size", 0) == 0),
+          Map.entry("ragged blocks", GridCoverageTest::isRagged),
+          Map.entry("zero points", n -> n.input(11).isPresent()),
+          Map.entry("fused, interleaved", n -> n.integer("swiglu_fusion", 0) == 1),
+          Map.entry("fused, halves", n -> n.integer("swiglu_fusion", 0) == 2),
+          Map.entry("fc3", n -> n.input(8).isPresent()),
+          Map.entry("one row", n -> rows(n) == 1),
+          Map.entry("70 rows", n -> rows(n) == 70),
+          Map.entry("float32", n -> ioType(n) == ElementType.FLOAT),
+          Map.entry("float16", n -> ioType(n) == ElementType.FLOAT16),
+          Map.entry("bfloat16", n -> ioType(n) == ElementType.BFLOAT16));
+
+  @Test
+  void everyFeatureOccursInTheLayoutOfCudaExports() {
+    List<RandomCase> cases = Sm80SessionTest.randomCases().toList();
+    SM80_FEATURES.forEach(
+        (feature, predicate) ->
+            assertThat(cases).as(feature).anyMatch(random -> predicate.test(random.node())));
   }
 
   private static int width(MoeNode node) {

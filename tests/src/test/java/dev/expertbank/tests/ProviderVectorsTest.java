@@ -14,7 +14,10 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Every vector in a session with the QMoE provider on the host device. */
+/**
+ * Every vector in a session with the QMoE provider on the test device, but for those in the layout
+ * of CUDA exports, which are in {@link Sm80SessionTest}.
+ */
 class ProviderVectorsTest {
   /** QMoE cases that the provider must refuse, with the code; all others must run and match. */
   private static final Map<String, String> REFUSED =
@@ -83,6 +86,24 @@ class ProviderVectorsTest {
         run(vector, options -> Sessions.ENVIRONMENT.createSession(model.toString(), options)));
   }
 
+  static Stream<MatrixVector> matrices() {
+    return MatrixVector.all();
+  }
+
+  @ParameterizedTest
+  @MethodSource("matrices")
+  void plainMatrixIsReadOff(MatrixVector matrix) throws OrtException {
+    MoeNode node = matrix.node(false, matrix.oneHotRows());
+    Sessions.ProviderRun run =
+        Sessions.runWithProvider(
+            node,
+            Routing.ORT_CUDA,
+            Map.of(),
+            o -> Sessions.ENVIRONMENT.createSession(OnnxModels.inline(node), o));
+    assertThat(run.claim()).isInstanceOf(Claim.Claimed.class);
+    Outputs.assertClose("the matrix", run.output(), matrix.readOff(), 0);
+  }
+
   @ParameterizedTest
   @MethodSource("refused")
   void sessionCreationFailsWithTheReason(VectorCase vector) {
@@ -117,21 +138,10 @@ class ProviderVectorsTest {
         .hasMessageContaining(vector.errorSubstring());
   }
 
-  /** The attribute is absent: in a model for CUDA that means CUDA's own layout. */
-  @Test
-  void layoutOfCudaExportsIsRefusedUnderCudaSemantics() {
-    VectorCase vector = sm80();
-    assertThatThrownBy(
-            () -> run(vector, o -> Sessions.ENVIRONMENT.createSession(inline(vector), o)))
-        .isInstanceOf(OrtException.class)
-        .hasMessageContaining("qmoe.layout")
-        .hasMessageContaining("re-export the model with weights_prepacked=0");
-  }
-
-  /** In a model for the CPU it means plain rows, which the placement report says. */
+  /** In a model for the CPU, an absent attribute means plain rows, which the report says. */
   @Test
   void plainRowsAreANotedAssumptionUnderCpuSemantics() throws OrtException {
-    VectorCase vector = sm80();
+    VectorCase vector = Sm80SessionTest.vectors().findFirst().orElseThrow();
     Sessions.ProviderRun run =
         Sessions.runWithProvider(
             vector.node(),
@@ -145,32 +155,15 @@ class ProviderVectorsTest {
   }
 
   @Test
-  void layoutOfCudaExportsIsRefusedWhereTheModelStatesIt() {
-    VectorCase vector = sm80();
-    assertThatThrownBy(
-            () ->
-                Sessions.openWithProvider(
-                    vector.node().with("weights_prepacked", new AttributeValue.IntValue(1)),
-                    Vectors.routing(vector),
-                    vector.sessionConfig()))
-        .isInstanceOf(OrtException.class)
-        .hasMessageContaining("qmoe.layout")
-        .hasMessageContaining("re-export the model with weights_prepacked=0");
-  }
-
-  @Test
   void everyVectorHasItsPlaceHere() {
     assertThat(
-            Stream.of(accepted(), refused(), moeSuccesses(), moeFailures(), Stream.of(sm80()))
+            Stream.of(
+                    accepted(), refused(), moeSuccesses(), moeFailures(), Sm80SessionTest.vectors())
                 .flatMap(cases -> cases.map(VectorCase::name)))
         .doesNotHaveDuplicates()
         .doesNotContainAnyElementsOf(NEEDS_ORT_CUDA.keySet())
         .hasSize(VectorCase.all().size() - NEEDS_ORT_CUDA.size());
     assertThat(refused()).hasSize(REFUSED.size());
-  }
-
-  private static VectorCase sm80() {
-    return qmoe().filter(Vectors::isSm80).findFirst().orElseThrow();
   }
 
   private static byte[] inline(VectorCase vector) {
@@ -192,7 +185,8 @@ class ProviderVectorsTest {
 
   private static void check(VectorCase vector, Sessions.ProviderRun run) {
     assertThat(run.claim()).isInstanceOf(Claim.Claimed.class);
-    Outputs.assertNearReference(run.output(), vector.node(), Vectors.routing(vector));
+    Outputs.assertNearReferenceOnDevice(run.output(), vector.node(), Vectors.routing(vector));
+    double tolerance = Vectors.tolerance(vector);
     vector
         .referenceOutput()
         .ifPresentOrElse(
@@ -201,16 +195,13 @@ class ProviderVectorsTest {
                     "the stored reference",
                     run.output(),
                     reference.stream().mapToDouble(Double::doubleValue).toArray(),
-                    vector.tolerance() / 2),
+                    tolerance),
             () ->
                 vector
                     .output()
                     .ifPresent(
                         literal ->
                             Outputs.assertClose(
-                                "the literal",
-                                run.output(),
-                                literal.values(),
-                                vector.tolerance() / 2)));
+                                "the literal", run.output(), literal.values(), tolerance)));
   }
 }

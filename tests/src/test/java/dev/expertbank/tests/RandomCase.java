@@ -1,5 +1,6 @@
 package dev.expertbank.tests;
 
+import dev.expertbank.model.Sm80Encoder;
 import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ElementType;
 import java.util.Arrays;
@@ -7,6 +8,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.SplittableRandom;
 import java.util.TreeMap;
 import java.util.function.DoubleSupplier;
 import java.util.stream.Collectors;
@@ -26,8 +28,19 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
   private static final int MAX_WIDTH = 80;
   private static final int MAX_EXPERTS = 9;
 
+  /** Widths of {@link #sm80} are multiples of it, and at most three times it. */
+  private static final int SM80_TILE = 64;
+
   static RandomCase of(long seed) {
-    return new Generator(seed).generate();
+    return new Generator(seed, false).generate();
+  }
+
+  /**
+   * A node whose weights are in the layout of {@link Sm80Layout}, in either of their shapes; where
+   * CUDA's rules apply it may leave that unsaid.
+   */
+  static RandomCase sm80(long seed) {
+    return new Generator(seed, true).generate();
   }
 
   @Override
@@ -77,11 +90,15 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
     private final ElementType ioType;
     private final ElementType scaleType;
     private final Routing routing;
+    private final boolean sm80;
+    private final boolean transposed;
 
-    Generator(long seed) {
+    Generator(long seed, boolean sm80) {
       this.seed = seed;
-      this.random = new Random(seed);
-      this.bits = pick(List.of(2, 4, 8));
+      // The first choice is between two, and Random's first bit is the same for all small seeds.
+      this.random = new Random(sm80 ? new SplittableRandom(seed).nextLong() : seed);
+      this.sm80 = sm80;
+      this.bits = pick(sm80 ? List.of(4, 8) : List.of(2, 4, 8));
       this.experts = 1 + random.nextInt(MAX_EXPERTS);
       this.topK = chance(4) ? experts : 1 + random.nextInt(experts);
       this.hidden = width();
@@ -90,6 +107,7 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       this.ioType = pick(FLOATING);
       this.scaleType = pick(FLOATING);
       this.routing = chance(3) ? Routing.ORT_CUDA : Routing.ORT_CPU_QMOE;
+      this.transposed = sm80 && chance(2);
     }
 
     RandomCase generate() {
@@ -103,7 +121,11 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       }
       setInt("expert_weight_bits", bits);
       setInt("k", topK);
-      if (routing == Routing.ORT_CUDA) {
+      if (sm80) {
+        if (routing != Routing.ORT_CUDA || chance(2)) {
+          setInt("weights_prepacked", 1);
+        }
+      } else if (routing == Routing.ORT_CUDA) {
         setInt("weights_prepacked", 0);
       }
       if (!chance(3)) {
@@ -185,7 +207,8 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       int valuesPerByte = 8 / bits;
       boolean blockWise = blockSize > 0 && blockSize < Math.max(hidden, inter);
       int blocks = blockWise ? Math.ceilDiv(inputsPerRow, blockSize) : 1;
-      inputs[weightSlot] = packed(new long[] {experts, outputs, inputsPerRow / valuesPerByte});
+      TensorData weights = packed(new long[] {experts, outputs, inputsPerRow / valuesPerByte});
+      inputs[weightSlot] = sm80 ? swizzled(weights, outputs, inputsPerRow) : weights;
       long[] scaleShape =
           blockWise || chance(3)
               ? new long[] {experts, outputs, blocks}
@@ -221,7 +244,18 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       return TensorData.ofBytes(shape, bytes);
     }
 
+    private TensorData swizzled(TensorData plain, int outputs, int inputsPerRow) {
+      long[] shape =
+          transposed
+              ? new long[] {experts, inputsPerRow, outputs * bits / 8}
+              : new long[] {experts, outputs, inputsPerRow * bits / 8};
+      return TensorData.ofBytes(shape, Sm80Encoder.encode(bits, inputsPerRow, plain.bytes()));
+    }
+
     private int width() {
+      if (sm80) {
+        return SM80_TILE * (1 + random.nextInt(3));
+      }
       int valuesPerByte = 8 / bits;
       return valuesPerByte * (1 + random.nextInt(MAX_WIDTH / valuesPerByte));
     }

@@ -25,7 +25,7 @@ final class Sessions {
   }
 
   /**
-   * One run in a session with the QMoE provider on the host device.
+   * One run in a session with the QMoE provider on the test device.
    *
    * @param claim the provider's answer to the model's only node
    */
@@ -66,7 +66,7 @@ final class Sessions {
       throws OrtException {
     String semantics = routing == Routing.ORT_CUDA ? "ort-cuda" : "ort-cpu";
     return ExecutionProviders.require("CudaQMoE")
-        .register(ENVIRONMENT, options, Map.of("device", "host", "routing.semantics", semantics));
+        .register(ENVIRONMENT, options, TestDevice.options(Map.of("routing.semantics", semantics)));
   }
 
   /** The node's output in a run of a session that was created from a model of the node. */

@@ -1,11 +1,14 @@
 package dev.expertbank.tests;
 
+import dev.expertbank.spi.AttributeValue;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 
 /**
  * The byte layout of one expert's weight matrix in models exported for ONNX Runtime's CUDA kernels
- * (CUTLASS, SM80, mixed int4 or int8), as the closed form of the place of each element.
+ * (CUTLASS, SM80, mixed int4 or int8), as the closed form of the place of each element. Only reads
+ * it: that it shares nothing with the encoder of the product is what makes it a check of that.
  *
  * @param bits 4 or 8
  * @param outputs rows of the matrix, a multiple of 4 (int4) or 2 (int8)
@@ -43,24 +46,37 @@ record Sm80Layout(int bits, int outputs, int inputs) {
     return plain;
   }
 
-  byte[] fromPlain(byte[] plain) {
-    ByteBuffer swizzled = ByteBuffer.allocate(plain.length).order(ByteOrder.LITTLE_ENDIAN);
-    for (int n = 0; n < outputs; n++) {
-      for (int k = 0; k < inputs; k++) {
-        int offset = 4 * wordIndex(n, k);
-        swizzled.putInt(offset, swizzled.getInt(offset) | (getPlain(plain, n, k) << shift(k)));
+  /** The same node with plain weights, of the plain shape, and {@code weights_prepacked=0}. */
+  static MoeNode plain(MoeNode node) {
+    int bits = (int) node.integer("expert_weight_bits", 4);
+    int hidden = node.required(MoeNode.INPUT).dimension(-1);
+    TensorData fc2 = node.required(5);
+    int inter = fc2.dimension(1) * fc2.dimension(2) * (8 / bits) / hidden;
+    MoeNode plain = node.with("weights_prepacked", new AttributeValue.IntValue(0));
+    for (int slot : new int[] {2, 5, 8}) {
+      if (node.input(slot).isPresent()) {
+        int inputs = slot == 5 ? inter : hidden;
+        plain = plain.with(slot, plain(node.required(slot), bits, inputs));
       }
     }
-    return swizzled.array();
+    return plain;
+  }
+
+  private static TensorData plain(TensorData swizzled, int bits, int inputs) {
+    byte[] all = swizzled.bytes();
+    int experts = swizzled.dimension(0);
+    int expertBytes = all.length / experts;
+    var layout = new Sm80Layout(bits, expertBytes * (8 / bits) / inputs, inputs);
+    byte[] plain = new byte[all.length];
+    for (int from = 0; from < all.length; from += expertBytes) {
+      byte[] expert = layout.toPlain(Arrays.copyOfRange(all, from, from + expertBytes));
+      System.arraycopy(expert, 0, plain, from, expertBytes);
+    }
+    return TensorData.ofBytes(new long[] {experts, layout.outputs, inputs * bits / 8}, plain);
   }
 
   private int mask() {
     return (1 << bits) - 1;
-  }
-
-  private int getPlain(byte[] plain, int n, int k) {
-    int valuesPerByte = 8 / bits;
-    return (plain[(n * inputs + k) / valuesPerByte] >>> (k % valuesPerByte * bits)) & mask();
   }
 
   private void setPlain(byte[] plain, int n, int k, int value) {

@@ -20,11 +20,21 @@ final class Vectors {
     return vector.name().equals("QMoETest_Mixtral_Int4__cuda");
   }
 
+  /** The case's node with plain weights, as {@link ReferenceQMoe} reads them. */
+  static MoeNode plain(VectorCase vector) {
+    return isSm80(vector) ? Sm80Layout.plain(vector.node()) : vector.node();
+  }
+
   static Routing routing(VectorCase vector) {
     if (vector.executionProvider().equals("CUDAExecutionProvider")) {
       return Routing.ORT_CUDA;
     }
     return vector.node().quantized() ? Routing.ORT_CPU_QMOE : Routing.ORT_CPU_MOE;
+  }
+
+  /** What the provider may differ: what is stored, of which the host device needs but half. */
+  static double tolerance(VectorCase vector) {
+    return TestDevice.isHost() ? vector.tolerance() / 2 : vector.tolerance();
   }
 
   static double ortTolerance(VectorCase vector) {

@@ -7,6 +7,7 @@ import dev.expertbank.spi.AttributeValue.StringValue;
 import dev.expertbank.spi.Printable;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.TreeSet;
 
 /**
@@ -14,12 +15,12 @@ import java.util.TreeSet;
  *
  * @param topK at least 1
  * @param blockSize as stated, 0 when absent
- * @param prepackedUnstated whether the node leaves the byte layout of its weights to the provider
+ * @param layout of the weights; empty when the node leaves it to the provider that runs it
  */
 record QMoeAttributes(
     int bits,
     int blockSize,
-    boolean prepackedUnstated,
+    Optional<WeightLayout> layout,
     int topK,
     boolean normalizeRoutingWeights,
     Activation activation,
@@ -56,7 +57,7 @@ record QMoeAttributes(
     checkQuantType(values.text("quant_type"));
     int bits = bits(values.integer("expert_weight_bits"));
     int blockSize = blockSize(values.integer("block_size"));
-    boolean prepackedUnstated = prepackedUnstated(values.integer("weights_prepacked"));
+    Optional<WeightLayout> layout = layout(values.integer("weights_prepacked"));
     int topK = topK(values.integer("k"));
     boolean normalize = flag("normalize_routing_weights", values);
     checkSparseMixer(values.integer("use_sparse_mixer"));
@@ -65,7 +66,7 @@ record QMoeAttributes(
     return new QMoeAttributes(
         bits,
         blockSize,
-        prepackedUnstated,
+        layout,
         topK,
         normalize,
         activation,
@@ -151,19 +152,14 @@ record QMoeAttributes(
     return (int) blockSize;
   }
 
-  private static boolean prepackedUnstated(long prepacked) {
-    if (prepacked == 1) {
-      throw new Refusal(
-          "qmoe.layout",
-          "attribute weights_prepacked is 1: the weights are stored in the byte layout of ONNX"
-              + " Runtime's CUDA provider; re-export the model with weights_prepacked=0, which"
-              + " stores plain rows");
-    }
-    if (prepacked != 0 && prepacked != -1) {
+  private static Optional<WeightLayout> layout(long prepacked) {
+    if (prepacked < -1 || prepacked > 1) {
       throw new Refusal(
           "qmoe.layout", "attribute weights_prepacked is " + prepacked + "; it must be -1, 0 or 1");
     }
-    return prepacked == -1;
+    return prepacked == -1
+        ? Optional.empty()
+        : Optional.of(prepacked == 0 ? WeightLayout.PLAIN : WeightLayout.SM80);
   }
 
   private static int topK(long k) {

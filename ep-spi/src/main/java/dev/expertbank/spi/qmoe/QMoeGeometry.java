@@ -8,12 +8,8 @@ import dev.expertbank.spi.qmoe.QMoeInput.Role;
 import java.util.Optional;
 
 /**
- * The sizes of a QMoE node, from its weights' shapes.
- *
- * <p>With pack = 8 / bits, plain weights are fc1 {@code [E, F·I, H/pack]}, fc2 {@code [E, H,
- * I/pack]} and fc3 {@code [E, I, H/pack]}. The transposed form is {@code [E, K, N/pack]}: ONNX
- * Runtime tells it by fc2's middle dimension being I, or, where H = I, by fc1's being H although a
- * fused SwiGLU has 2·I rows.
+ * The sizes of a QMoE node, from its weights' shapes; that all weights have them is checked by
+ * {@link QMoeWeights}.
  *
  * @param experts E
  * @param hidden H
@@ -39,8 +35,7 @@ record QMoeGeometry(
   /**
    * Reads the sizes.
    *
-   * @throws Refusal {@code qmoe.fc3}, {@code qmoe.shape}, {@code qmoe.experts}, {@code qmoe.k},
-   *     {@code qmoe.legacy-layout}
+   * @throws Refusal {@code qmoe.fc3}, {@code qmoe.shape}, {@code qmoe.experts}, {@code qmoe.k}
    */
   static QMoeGeometry read(
       QMoeOperands operands, QMoeAttributes attributes, RoutingSemantics routing) {
@@ -59,14 +54,8 @@ record QMoeGeometry(
     long inter = inter(operands, fc2, hidden, pack);
     checkSize("hidden size", hidden, 1, pack);
     checkSize("intermediate size", inter, fusion == 0 ? 1 : 2, pack);
-    QMoeGeometry geometry =
-        new QMoeGeometry(
-            experts, (int) hidden, (int) inter, fc3, fusion, fusion != attributes.swigluFusion());
-    geometry.checkNotTransposed(operands);
-    for (Fc fc : Fc.values()) {
-      geometry.checkWeights(operands, fc, pack);
-    }
-    return geometry;
+    return new QMoeGeometry(
+        experts, (int) hidden, (int) inter, fc3, fusion, fusion != attributes.swigluFusion());
   }
 
   private static int fusion(QMoeAttributes attributes, boolean fc3, RoutingSemantics routing) {
@@ -205,49 +194,6 @@ record QMoeGeometry(
       throw new Refusal(
           "qmoe.shape",
           what + " is " + size + ", not a multiple of the " + pack + " weights in a byte");
-    }
-  }
-
-  private void checkNotTransposed(QMoeOperands operands) {
-    TensorShape fc1 = operands.shape(QMoeInput.FC1_WEIGHTS);
-    TensorShape fc2 = operands.shape(QMoeInput.FC2_WEIGHTS);
-    boolean transposed =
-        hidden == inter ? fusion != 0 && fc1.dim(1) == hidden : fc2.dim(1) == inter;
-    if (transposed) {
-      throw new Refusal(
-          "qmoe.legacy-layout",
-          operands.label(QMoeInput.FC1_WEIGHTS)
-              + " "
-              + QMoeOperands.text(fc1)
-              + " and "
-              + operands.label(QMoeInput.FC2_WEIGHTS)
-              + " "
-              + QMoeOperands.text(fc2)
-              + " have the transposed shape [experts, K, N/pack] of weights prepared for ONNX"
-              + " Runtime's CUDA provider; re-export the model with weights_prepacked=0, which"
-              + " stores [experts, N, K/pack]");
-    }
-  }
-
-  private void checkWeights(QMoeOperands operands, Fc fc, int pack) {
-    QMoeInput input = QMoeInput.of(fc, Role.WEIGHTS);
-    if (!operands.has(input)) {
-      return;
-    }
-    TensorShape expected = TensorShape.of(experts, rows(fc), reduction(fc) / pack);
-    TensorShape actual = operands.shape(input);
-    if (!actual.equals(expected)) {
-      throw new Refusal(
-          "qmoe.shape",
-          operands.label(input)
-              + " has shape "
-              + QMoeOperands.text(actual)
-              + "; it must be "
-              + expected
-              + " for hidden size "
-              + hidden
-              + " and intermediate size "
-              + inter);
     }
   }
 

@@ -34,7 +34,10 @@ public enum QMoeInput {
     INPUT,
     /** Logits, in spite of the name: {@code [tokens, experts]}. */
     ROUTER_PROBS,
-    /** Packed integers, {@code [experts, N, K·bits/8]}. */
+    /**
+     * Packed integers, {@code [experts, N, K·bits/8]}, or also {@code [experts, K, N·bits/8]} where
+     * the layout is {@link WeightLayout#SM80}.
+     */
     WEIGHTS,
     /** {@code [experts, N]}, {@code [experts, N, 1]} or {@code [experts, N, ceil(K/blockSize)]}. */
     SCALES,

@@ -13,6 +13,7 @@ import java.util.List;
  * @param bits of one weight: 2, 4 or 8
  * @param blockSize weights along K that share a scale and zero point, a power of two; 0 when every
  *     row has a single one, and then zero points are packed along the rows
+ * @param layout of the bytes of all weights
  * @param swigluFusion how fc1 holds the two halves of a SwiGLU: 1 interleaved (row 2i gate, row
  *     2i+1 linear), 2 one half after the other (gate first); 0 when fc3 holds the linear half, and
  *     for every other activation
@@ -33,6 +34,7 @@ public record QMoeSpec(
     int topK,
     int bits,
     int blockSize,
+    WeightLayout layout,
     Activation activation,
     int swigluFusion,
     boolean fc3,
@@ -73,7 +75,7 @@ public record QMoeSpec(
     return blockSize == 0 ? 1 : Math.ceilDiv(reduction(fc), blockSize);
   }
 
-  /** Bytes of one row of packed weights. */
+  /** Bytes of one row of packed weights, which are next to each other in plain weights only. */
   public int packedRowBytes(Fc fc) {
     return reduction(fc) / pack();
   }

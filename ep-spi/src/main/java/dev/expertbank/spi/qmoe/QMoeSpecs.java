@@ -24,7 +24,8 @@ public final class QMoeSpecs {
    *       qmoe.quant-type}), expert_weight_bits ({@code qmoe.bits}), block_size ({@code
    *       qmoe.block}), weights_prepacked ({@code qmoe.layout}), k ({@code qmoe.k}),
    *       normalize_routing_weights, use_sparse_mixer, activation_type, swiglu_fusion ({@code
-   *       qmoe.attr}, {@code qmoe.activation}), swiglu_limit, activation_alpha, activation_beta
+   *       qmoe.attr}, {@code qmoe.activation}), swiglu_limit, activation_alpha, activation_beta;
+   *       then expert_weight_bits against the layout ({@code qmoe.layout})
    *   <li>inputs present ({@code qmoe.input}, {@code qmoe.quant-type}, {@code qmoe.scales}, {@code
    *       qmoe.fc3})
    *   <li>expert tensors are constants ({@code qmoe.not-constant}) of static shape ({@code
@@ -34,8 +35,8 @@ public final class QMoeSpecs {
    *       qmoe.scales})
    *   <li>how SwiGLU and fc3 fit together ({@code qmoe.fc3})
    *   <li>experts ({@code qmoe.experts}), k against them ({@code qmoe.k}), hidden and intermediate
-   *       size ({@code qmoe.shape}), transposed weights ({@code qmoe.legacy-layout}), weights
-   *       ({@code qmoe.shape})
+   *       size ({@code qmoe.shape}), the same against the layout ({@code qmoe.layout}), transposed
+   *       plain weights ({@code qmoe.legacy-layout}), weights ({@code qmoe.shape})
    *   <li>scales ({@code qmoe.scales}), zero points ({@code qmoe.zero-points}), biases ({@code
    *       qmoe.bias}), router and input ({@code qmoe.shape})
    * </ol>
@@ -43,10 +44,10 @@ public final class QMoeSpecs {
    * <p>Dimensions that depend on the number of tokens may be dynamic, as may the hidden size in the
    * input and the experts in the router; whoever computes checks those again at run time.
    *
-   * @param routing decides what absent {@code weights_prepacked} means (plain rows for the CPU
-   *     kernel, another byte layout for the CUDA kernel), and what a SwiGLU without fc3 and with
-   *     {@code swiglu_fusion=0} means: ONNX Runtime's CPU kernel refuses it, its CUDA kernel takes
-   *     the halves as interleaved
+   * @param routing decides what absent {@code weights_prepacked} means ({@link WeightLayout#PLAIN}
+   *     for the CPU kernel, {@link WeightLayout#SM80} for the CUDA kernel), and what a SwiGLU
+   *     without fc3 and with {@code swiglu_fusion=0} means: ONNX Runtime's CPU kernel refuses it,
+   *     its CUDA kernel takes the halves as interleaved
    */
   public static QMoeReading read(GraphNode node, RoutingSemantics routing) {
     try {
@@ -63,12 +64,14 @@ public final class QMoeSpecs {
           "the node is a " + Printable.quote(node.qualifiedType()) + ", not a com.microsoft::QMoE");
     }
     QMoeAttributes attributes = QMoeAttributes.read(node.attributes());
-    checkLayout(attributes, routing);
+    WeightLayout layout = layout(attributes, routing);
+    QMoeWeights.checkBits(attributes, layout);
     QMoeOperands operands = new QMoeOperands(node);
     operands.checkPresence();
     operands.checkConstants();
     QMoeOperands.Types types = operands.checkTypes();
     QMoeGeometry geometry = QMoeGeometry.read(operands, attributes, routing);
+    new QMoeWeights(operands, geometry, attributes).check(layout);
     QMoeShapes shapes = QMoeShapes.of(operands, geometry, attributes);
     shapes.check();
     QMoeSpec spec =
@@ -79,6 +82,7 @@ public final class QMoeSpecs {
             attributes.topK(),
             attributes.bits(),
             shapes.blockSize(),
+            layout,
             attributes.activation(),
             geometry.fusion(),
             geometry.fc3(),
@@ -94,15 +98,15 @@ public final class QMoeSpecs {
     return new QMoeReading.Supported(spec, notes(spec, attributes, geometry, shapes));
   }
 
-  /** What the attribute's default means depends on the provider that the model was exported for. */
-  private static void checkLayout(QMoeAttributes attributes, RoutingSemantics routing) {
-    if (attributes.prepackedUnstated() && routing == RoutingSemantics.ORT_CUDA) {
-      throw new Refusal(
-          "qmoe.layout",
-          "attribute weights_prepacked is absent or -1, which in a model for ONNX Runtime's CUDA"
-              + " provider means that provider's own byte layout; set weights_prepacked=0 if the"
-              + " weights are plain rows, else re-export the model with weights_prepacked=0");
-    }
+  /** What an unstated layout means depends on the provider that the model was exported for. */
+  private static WeightLayout layout(QMoeAttributes attributes, RoutingSemantics routing) {
+    return attributes
+        .layout()
+        .orElse(
+            switch (routing) {
+              case ORT_CPU -> WeightLayout.PLAIN;
+              case ORT_CUDA -> WeightLayout.SM80;
+            });
   }
 
   private static List<QMoeTensor> tensors(
@@ -135,17 +139,8 @@ public final class QMoeSpecs {
     if (spec.routerWeights() && spec.routing() == RoutingSemantics.ORT_CUDA) {
       notes.add("router_weights is not read, as ONNX Runtime's CUDA kernel does not read it.");
     }
-    if (attributes.prepackedUnstated()) {
-      notes.add(
-          "weights_prepacked is absent or -1, which means the layout of the provider that the model"
-              + " was exported for; the weights are read as plain rows, as ONNX Runtime's CPU"
-              + " kernel does. If the model was exported for CUDA they are not: re-export it with"
-              + " weights_prepacked=0."
-              + (geometry.shapesAreAmbiguous()
-                  ? " Hidden and intermediate size are both "
-                      + geometry.hidden()
-                      + ", so the shapes cannot tell either."
-                  : ""));
+    if (attributes.layout().isEmpty()) {
+      notes.add(layoutNote(spec, geometry));
     }
     if (geometry.fusionAssumed()) {
       notes.add(
@@ -159,5 +154,23 @@ public final class QMoeSpecs {
               + " is not below hidden and intermediate size, so every row has one scale.");
     }
     return notes;
+  }
+
+  private static String layoutNote(QMoeSpec spec, QMoeGeometry geometry) {
+    return "weights_prepacked is absent or -1, which means the layout of the provider that the model"
+        + " was exported for; the weights are read "
+        + switch (spec.layout()) {
+          case PLAIN ->
+              "as plain rows, as ONNX Runtime's CPU kernel does. If the model was exported for CUDA"
+                  + " they are not: re-export it with weights_prepacked=0."
+                  + (geometry.shapesAreAmbiguous()
+                      ? " Hidden and intermediate size are both "
+                          + geometry.hidden()
+                          + ", so the shapes cannot tell either."
+                      : "");
+          case SM80 ->
+              "in the layout of ONNX Runtime's CUDA kernel, as that kernel does. If they are plain"
+                  + " rows, set weights_prepacked=0.";
+        };
   }
 }

@@ -189,6 +189,18 @@ final class QMoeNodes {
     return external(input, type(input), TensorShape.of(dims));
   }
 
+  /** Stores the weights of every layer as {@code [experts, K, N/pack]}. */
+  QMoeNodes transposed() {
+    for (Fc fc : Fc.values()) {
+      QMoeInput input = QMoeInput.of(fc, Role.WEIGHTS);
+      if (inputs.containsKey(input)) {
+        TensorShape plain = shape(input);
+        shape(input, experts, plain.dim(2) * pack, plain.dim(1) / pack);
+      }
+    }
+    return this;
+  }
+
   QMoeNodes type(QMoeInput input, ElementType type) {
     return external(input, type, shape(input));
   }

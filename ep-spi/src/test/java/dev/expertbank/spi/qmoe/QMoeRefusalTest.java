@@ -67,8 +67,9 @@ class QMoeRefusalTest {
     "swiglu_fusion,3,qmoe.attr",
     "swiglu_fusion,-1,qmoe.attr",
     "swiglu_fusion,1,qmoe.activation", // with silu
-    "weights_prepacked,1,qmoe.layout",
     "weights_prepacked,2,qmoe.layout",
+    "weights_prepacked,-2,qmoe.layout",
+    "weights_prepacked,4294967297,qmoe.layout",
     "accuracy_level,4,qmoe.attr",
     "num_shared_experts,1,qmoe.attr",
     "fc1_expert_weight_bits,4,qmoe.attr",
@@ -245,38 +246,6 @@ class QMoeRefusalTest {
   @EnumSource(mode = EnumSource.Mode.MATCH_ANY, names = ".*GLOBAL_SCALE|.*ACT.*_SCALE")
   void tensorsOfTheFloatFormats(QMoeInput input) {
     assertThat(refusal(QMoeNodes.blockWise().with(input)).code()).isEqualTo("qmoe.quant-type");
-  }
-
-  @ParameterizedTest
-  @CsvSource({
-    "64,96,false", // H differs from I
-    "64,96,true",
-    "64,64,true", // H = I: told by fc1, which would have 2·I rows
-  })
-  void transposedWeights(long hidden, long inter, boolean fused) {
-    QMoeNodes.Geometry geometry = new QMoeNodes.Geometry().hidden(hidden).inter(inter);
-    QMoeNodes nodes = transposed(fused ? geometry.fusedSwiglu() : geometry, hidden, inter, fused);
-
-    Unsupported refusal = refusal(nodes);
-
-    assertThat(refusal.code()).isEqualTo("qmoe.legacy-layout");
-    assertThat(refusal.reason()).contains("weights_prepacked=0");
-  }
-
-  @Test
-  void transposedWeightsAreFoundWithoutAKnownHiddenSize() {
-    QMoeNodes nodes =
-        transposed(new QMoeNodes.Geometry(), 64, 96, false)
-            .unknownShape(INPUT)
-            .output(FLOAT, Optional.empty());
-
-    assertThat(refusal(nodes).code()).isEqualTo("qmoe.legacy-layout");
-  }
-
-  @Test
-  void prepackedWeightsNameTheFix() {
-    assertThat(refusal(QMoeNodes.blockWise().integer("weights_prepacked", 1)).reason())
-        .contains("re-export the model with weights_prepacked=0");
   }
 
   @Test
@@ -464,15 +433,6 @@ class QMoeRefusalTest {
   }
 
   /** Weights of shape {@code [E, K, N/2]}. */
-  private static QMoeNodes transposed(
-      QMoeNodes.Geometry geometry, long hidden, long inter, boolean fused) {
-    long fc1Rows = fused ? 2 * inter : inter;
-    return geometry
-        .build()
-        .shape(FC1_WEIGHTS, 4, hidden, fc1Rows / 2)
-        .shape(FC2_WEIGHTS, 4, inter, hidden / 2);
-  }
-
   private static ConstantData external(long offset, long length) {
     return new ConstantData.External("weights.bin", offset, length);
   }

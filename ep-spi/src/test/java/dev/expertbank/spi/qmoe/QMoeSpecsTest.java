@@ -322,48 +322,6 @@ class QMoeSpecsTest {
   }
 
   @Test
-  void anUnstatedWeightLayoutIsRefusedUnderCudaSemantics() {
-    for (QMoeNodes nodes :
-        List.of(QMoeNodes.blockWise(), QMoeNodes.blockWise().integer("weights_prepacked", -1))) {
-      assertThat(QMoeSpecs.read(nodes.node(), RoutingSemantics.ORT_CUDA))
-          .isInstanceOfSatisfying(
-              QMoeReading.Unsupported.class,
-              reading -> {
-                assertThat(reading.code()).isEqualTo("qmoe.layout");
-                assertThat(reading.reason()).contains("weights_prepacked=0");
-              });
-    }
-  }
-
-  @Test
-  void anUnstatedWeightLayoutIsNoted() {
-    assertThat(supported(QMoeNodes.blockWise().integer("weights_prepacked", 0)).notes()).isEmpty();
-    for (QMoeNodes nodes :
-        List.of(QMoeNodes.blockWise(), QMoeNodes.blockWise().integer("weights_prepacked", -1))) {
-      assertThat(supported(nodes).notes())
-          .singleElement()
-          .asString()
-          .contains("read as plain rows")
-          .doesNotContain("cannot tell");
-    }
-  }
-
-  @Test
-  void anUnstatedLayoutThatTheShapesCannotTellIsNotedAsSuch() {
-    QMoeNodes.Geometry square = new QMoeNodes.Geometry().inter(64);
-
-    assertThat(supported(square.build()).notes())
-        .singleElement()
-        .asString()
-        .contains("both 64")
-        .contains("cannot tell");
-    assertThat(supported(square.fusedSwiglu().build()).notes())
-        .singleElement()
-        .asString()
-        .doesNotContain("cannot tell");
-  }
-
-  @Test
   void theInputTableIsInSlotOrder() {
     assertThat(Arrays.stream(QMoeInput.values()).map(QMoeInput::slot))
         .containsExactlyElementsOf(IntStream.range(0, 21).boxed().toList());

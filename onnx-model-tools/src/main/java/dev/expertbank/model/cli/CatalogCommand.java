@@ -5,7 +5,9 @@ import dev.expertbank.model.QMoeNode;
 import dev.expertbank.spi.qmoe.ExpertRegion;
 import dev.expertbank.spi.qmoe.Pageability;
 import dev.expertbank.spi.qmoe.QMoeCatalog;
+import dev.expertbank.spi.qmoe.QMoeReading.Supported;
 import dev.expertbank.spi.qmoe.QMoeReading.Unsupported;
+import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.WeightRegionCatalog;
 import java.io.PrintWriter;
 import java.util.LinkedHashMap;
@@ -80,21 +82,25 @@ final class CatalogCommand implements Callable<Integer> {
     }
     for (QMoeNode node : looked.nodes()) {
       out.print(Text.name(node.name()) + " (graph " + Text.name(node.graph()) + ")");
-      if (node.reading() instanceof Unsupported(String code, String reason)) {
-        out.println(": " + reason + " [" + code + "]");
+      switch (node.reading()) {
+        case Unsupported(String code, String reason) ->
+            out.println(": " + reason + " [" + code + "]");
+        case Supported(QMoeSpec layer, List<String> _) ->
+            table(layer, node.catalog().orElseThrow(), out);
       }
-      node.catalog().ifPresent(catalog -> table(catalog, out));
     }
   }
 
-  private void table(QMoeCatalog catalog, PrintWriter out) {
+  private void table(QMoeSpec layer, QMoeCatalog catalog, PrintWriter out) {
+    String limit = Devices.limit(layer);
     out.println(
         ": "
             + catalog.experts()
             + " experts"
             + (catalog.isComplete()
                 ? " of " + Text.bytes(catalog.groupBytes())
-                : ", not all tensors pageable"));
+                : ", not all tensors pageable")
+            + (limit.isEmpty() ? "" : "; " + limit));
     Table table = new Table("input", "type", ">expert", "file", ">offset", ">length", "pageable");
     for (QMoeCatalog.Entry entry : catalog.tensors()) {
       WeightRegionCatalog regions = entry.regions();
@@ -128,22 +134,24 @@ final class CatalogCommand implements Callable<Integer> {
     Map<String, Object> json = new LinkedHashMap<>();
     json.put("graph", node.graph());
     json.put("name", node.name());
-    if (node.reading() instanceof Unsupported(String code, String reason)) {
-      json.put("claimable", false);
-      json.put("code", code);
-      json.put("reason", reason);
+    switch (node.reading()) {
+      case Unsupported(String code, String reason) -> {
+        json.put("claimable", false);
+        json.put("code", code);
+        json.put("reason", reason);
+      }
+      case Supported(QMoeSpec layer, List<String> _) -> {
+        QMoeCatalog catalog = node.catalog().orElseThrow();
+        json.put("claimable", true);
+        json.put("devices", Devices.of(layer));
+        json.put("experts", catalog.experts());
+        json.put("complete", catalog.isComplete());
+        if (catalog.isComplete()) {
+          json.put("bytesPerExpert", catalog.groupBytes());
+        }
+        json.put("tensors", catalog.tensors().stream().map(CatalogCommand::json).toList());
+      }
     }
-    node.catalog()
-        .ifPresent(
-            catalog -> {
-              json.put("claimable", true);
-              json.put("experts", catalog.experts());
-              json.put("complete", catalog.isComplete());
-              if (catalog.isComplete()) {
-                json.put("bytesPerExpert", catalog.groupBytes());
-              }
-              json.put("tensors", catalog.tensors().stream().map(CatalogCommand::json).toList());
-            });
     return json;
   }
 

@@ -90,7 +90,8 @@ final class InspectJson {
       case Supported(QMoeSpec spec, List<String> notes) -> {
         json.put("claimable", true);
         json.put("notes", notes);
-        json.put("layout", "plain");
+        json.put("devices", Devices.of(spec));
+        json.put("layout", Text.layout(spec.layout()));
         json.put("layoutStated", node.layoutIsStated());
         spec(json, spec);
       }

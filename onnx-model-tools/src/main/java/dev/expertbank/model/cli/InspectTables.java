@@ -199,13 +199,13 @@ final class InspectTables {
             Integer.toString(spec.inter()),
             Integer.toString(spec.bits()),
             spec.blockSize() == 0 ? "row" : Integer.toString(spec.blockSize()),
-            first.layoutIsStated() ? "plain" : "plain, assumed",
+            Text.layout(spec.layout()) + (first.layoutIsStated() ? "" : ", assumed"),
             spec.activation().schemaName(),
             extras(spec),
             Text.type(spec.ioType()),
             Text.type(spec.scaleType()),
             Text.bytes(spec.bytesPerExpert()),
-            "yes",
+            Devices.limit(spec).isEmpty() ? "yes" : Devices.limit(spec),
             name
           };
     };

@@ -4,7 +4,6 @@ import dev.expertbank.model.DataFile;
 import dev.expertbank.model.OnnxModel;
 import dev.expertbank.model.OnnxModelReader;
 import dev.expertbank.model.QMoeNode;
-import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
 import java.util.List;
 import picocli.CommandLine.Option;
@@ -12,23 +11,6 @@ import picocli.CommandLine.Parameters;
 
 /** The model that a command looks at, and how. */
 final class ModelArgument {
-  /** Names of {@link RoutingSemantics} as the provider's option {@code routing.semantics} has. */
-  private enum Routing {
-    ORT_CPU(RoutingSemantics.ORT_CPU),
-    ORT_CUDA(RoutingSemantics.ORT_CUDA);
-
-    final RoutingSemantics semantics;
-
-    Routing(RoutingSemantics semantics) {
-      this.semantics = semantics;
-    }
-
-    @Override
-    public String toString() {
-      return name().toLowerCase(java.util.Locale.ROOT).replace('_', '-');
-    }
-  }
-
   @Parameters(
       paramLabel = "MODEL",
       description = "The .onnx file. Its external data is located, but never read.")

@@ -12,7 +12,6 @@ import dev.expertbank.residency.ResidencyPolicies;
 import dev.expertbank.residency.simulation.RouteTrace;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.Printable;
-import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.io.PrintWriter;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -94,6 +93,16 @@ final class SimulateCommand implements Callable<Integer> {
         description = "Experts are those of this .onnx file; its external data is not read.")
     private @Nullable Path model;
   }
+
+  @Option(
+      names = "--routing",
+      paramLabel = "SEMANTICS",
+      defaultValue = "ort-cpu",
+      description = {
+        "Whose reading of the operator decides what --model has: ${COMPLETION-CANDIDATES}.",
+        "Default: ${DEFAULT-VALUE}."
+      })
+  private Routing routing = Routing.ORT_CPU;
 
   @Option(
       names = "--budget",
@@ -238,8 +247,7 @@ final class SimulateCommand implements Callable<Integer> {
       } else {
         Path model = Objects.requireNonNull(expertSize.model);
         name = Text.name(model.toString());
-        layout =
-            ResidencyLayouts.of(QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU));
+        layout = ResidencyLayouts.of(QMoeNode.of(OnnxModelReader.read(model), routing.semantics));
       }
       ResidencyLayouts.check(trace, layout, name);
       return layout;

@@ -5,6 +5,7 @@ import dev.expertbank.model.SyntheticModel;
 import dev.expertbank.model.SyntheticModelWriter;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.Printable;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.Iterator;
@@ -118,6 +119,15 @@ final class SynthCommand implements Callable<Integer> {
   private int blockSize;
 
   @Option(
+      names = "--layout",
+      defaultValue = "plain",
+      description = {
+        "Byte layout of the weights: plain, or sm80 as in models exported for ONNX Runtime's CUDA"
+            + " provider. Default: ${DEFAULT-VALUE}."
+      })
+  private WeightLayout layout = WeightLayout.PLAIN;
+
+  @Option(
       names = "--activation",
       paramLabel = "NAME",
       description = "relu, gelu, silu, swiglu or identity. Default: the geometry's, or swiglu.")
@@ -211,6 +221,7 @@ final class SynthCommand implements Callable<Integer> {
               or(experts, base.experts()),
               or(topK, base.topK()))
           .quantization(bits, blockSize)
+          .layout(layout)
           .activation(function, fusion, hasFc3)
           .swiglu(or(alpha, base.alpha()), or(beta, base.beta()), or(limit, base.limit()))
           .zeroPoints(zeroPoints)

@@ -3,6 +3,7 @@ package dev.expertbank.model.cli;
 import dev.expertbank.model.ValueInfo;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.Printable;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.util.Locale;
 import java.util.stream.Collectors;
 
@@ -45,6 +46,11 @@ public final class Text {
   /** For example {@code float16}. */
   static String type(ElementType type) {
     return type.name().toLowerCase(Locale.ROOT);
+  }
+
+  /** {@code plain} or {@code sm80}. */
+  static String layout(WeightLayout layout) {
+    return layout.name().toLowerCase(Locale.ROOT);
   }
 
   /** For example {@code [tokens, 2880]}, or {@code [...]} when the rank is unknown. */

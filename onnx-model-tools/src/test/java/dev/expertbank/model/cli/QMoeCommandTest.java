@@ -36,13 +36,16 @@ class QMoeCommandTest {
   @TempDir private Path directory;
 
   private Path synthetic() {
-    SyntheticModel model =
+    return write(
         SyntheticModel.builder()
             .geometry(64, 96, 2, 1)
             .layers(3)
             .zeroPoints(true)
             .types(ElementType.FLOAT16, ElementType.FLOAT16)
-            .build();
+            .build());
+  }
+
+  private Path write(SyntheticModel model) {
     Path file = directory.resolve("m.onnx");
     SyntheticModelWriter.write(model, file, false, SyntheticModelWriter.Progress.NONE);
     return file;
@@ -110,6 +113,44 @@ class QMoeCommandTest {
     QMoeRun run = run((command + " " + mixed()).split(" "));
 
     assertThat(run.out()).doesNotContain("\u001b", "\u202e", "t\n|", "\r");
+  }
+
+  @Test
+  void weightsInTheLayoutOfACudaExportAreForCudaDevices() {
+    String file = directory.resolve("m.onnx").toString();
+    QMoeRun synth =
+        run(
+            ("synth --hidden 64 --inter 128 --experts 2 --top-k 1 --layers 2 --layout sm80 " + file)
+                .split(" "));
+
+    assertThat(synth.exitCode()).as(synth.err()).isEqualTo(ExitCode.OK);
+    assertThat(run("inspect", file).out()).containsPattern("sm80 .*cuda only: SM80 layout");
+    assertThat(run("inspect", "--json", file).out())
+        .contains("\"claimable\" : true")
+        .containsPattern("\"devices\" : \\[\\s*\"cuda\"\\s*\\]")
+        .contains("\"layout\" : \"sm80\"", "\"layoutStated\" : true");
+    assertThat(run("catalog", file))
+        .satisfies(
+            catalog -> {
+              assertThat(catalog.exitCode()).isEqualTo(ExitCode.OK);
+              assertThat(catalog.out()).contains("; cuda only: SM80 layout");
+            });
+    assertThat(run("catalog", "--json", file).out())
+        .containsPattern("\"devices\" : \\[\\s*\"cuda\"\\s*\\]");
+    assertThat(run("plan", "--budget", "50%", file).exitCode()).isEqualTo(ExitCode.OK);
+  }
+
+  @Test
+  void cudaExportsAreReadWithTheSemanticsOfCuda() {
+    Path file = directory.resolve("m.onnx");
+    CudaExport.write(file, 1, 2);
+
+    assertThat(run("inspect", file.toString()).out())
+        .contains("no: qmoe.legacy-layout")
+        .contains("choose option routing.semantics=ort-cuda");
+    assertThat(run("inspect", "--routing", "ort-cuda", file.toString()).out())
+        .containsPattern("sm80, assumed .*cuda only: SM80 layout")
+        .contains("note: weights_prepacked is absent or -1");
   }
 
   @Test
@@ -201,6 +242,8 @@ class QMoeCommandTest {
         Arguments.of("synth --geometry nope m.onnx", "gpt-oss-20b"),
         Arguments.of("synth --geometry gpt-oss-20b --bits 3 m.onnx", "bits must be 2, 4 or 8"),
         Arguments.of("synth --geometry gpt-oss-20b --top-k 33 m.onnx", "32 experts"),
+        Arguments.of("synth --geometry gpt-oss-20b --bits 2 --layout sm80 m.onnx", "4 or 8 bits"),
+        Arguments.of("synth --geometry gpt-oss-20b --layout sm90 m.onnx", "SM80"),
         Arguments.of("synth --geometry gpt-oss-20b --io-type int8 m.onnx", "bfloat16"));
   }
 

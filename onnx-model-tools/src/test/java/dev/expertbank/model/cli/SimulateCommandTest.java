@@ -206,6 +206,18 @@ class SimulateCommandTest {
         .contains("\"usedBytes\" : " + 6 * (9216 + 2304 + 1024));
   }
 
+  /** No attribute tells their layout. */
+  @Test
+  void expertsOfACudaExportAreReadWithTheSemanticsOfCuda() {
+    CudaExport.write(directory.resolve("m.onnx"), 2, 4);
+
+    QMoeRun cpu = simulate("--model DIR/m.onnx --policy lru --budget 25%");
+    QMoeRun cuda = simulate("--model DIR/m.onnx --routing ort-cuda --policy lru --budget 25%");
+
+    assertThat(cpu.err()).contains("no com.microsoft::QMoE node that is supported");
+    assertThat(cuda.exitCode()).as(cuda.err()).isEqualTo(ExitCode.OK);
+  }
+
   @Test
   void thePlotIsWrittenOnceAndReplacedOnlyWhenAsked() throws IOException {
     String arguments = "--expert-bytes 4KiB --policy lru --plot DIR/out.svg";

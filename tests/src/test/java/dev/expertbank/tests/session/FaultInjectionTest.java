@@ -4,13 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.expertbank.api.ExecutionProviders;
 import dev.expertbank.memory.MemoryGovernors;
-import dev.expertbank.memory.Tier;
 import dev.expertbank.qmoe.FaultyProviderFactory;
 import dev.expertbank.qmoe.device.FaultPlan;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.residency.ResizeRequest.Direction;
 import dev.expertbank.spi.ProviderSession;
+import dev.expertbank.tests.TestDevice;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -76,14 +76,15 @@ class FaultInjectionTest {
                 .register(
                     SmallQMoe.ENVIRONMENT,
                     options,
-                    Map.of(
-                        "memory.budget",
-                        Long.toString(EIGHTY_PERCENT),
-                        "residency.byte-cap",
-                        Long.toString(BYTE_CAP),
-                        "residency.policy",
-                        "lru"));
-        var memory = MemoryGovernors.forDevice("host", Map.of());
+                    TestDevice.options(
+                        Map.of(
+                            "memory.budget",
+                            Long.toString(EIGHTY_PERCENT),
+                            "residency.byte-cap",
+                            Long.toString(BYTE_CAP),
+                            "residency.policy",
+                            "lru")));
+        var memory = MemoryGovernors.forDevice(TestDevice.name(), Map.of());
         var session = SmallQMoe.ENVIRONMENT.createSession(model.toString(), options)) {
       ProviderSession provider = registration.sessions().getFirst();
       long shrunk = 0;
@@ -98,7 +99,8 @@ class FaultInjectionTest {
         assertThat(metrics.committedBytes()).isLessThanOrEqualTo(metrics.heldBytes());
         assertThat(metrics.heldBytes()).isLessThanOrEqualTo(metrics.budgetBytes());
         assertThat(metrics.budgetBytes()).isLessThanOrEqualTo(EIGHTY_PERCENT);
-        assertThat(memory.governor().usage(Tier.HOST).mapped()).isEqualTo(metrics.heldBytes());
+        assertThat(memory.governor().usage(TestDevice.tier()).mapped())
+            .isEqualTo(metrics.heldBytes());
       }
     }
     assertThat(MemoryGovernors.leakReport()).isEmpty();

@@ -8,6 +8,7 @@ import dev.expertbank.memory.MemoryGovernors;
 import dev.expertbank.qmoe.FaultyProviderFactory;
 import dev.expertbank.qmoe.device.FaultPlan;
 import dev.expertbank.residency.PrefillStreamMetrics;
+import dev.expertbank.tests.TestDevice;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -99,7 +100,7 @@ class PrefillStreamingTest {
     try (var options = new ai.onnxruntime.OrtSession.SessionOptions();
         var registration =
             ExecutionProviders.require("FaultyQMoE")
-                .register(SmallQMoe.ENVIRONMENT, options, STREAMING);
+                .register(SmallQMoe.ENVIRONMENT, options, TestDevice.options(STREAMING));
         var session = SmallQMoe.ENVIRONMENT.createSession(model.toString(), options)) {
       for (int run = 0; run < 2; run++) {
         assertThat(SmallQMoe.run(session, prompt)).isDeepEqualTo(expected);

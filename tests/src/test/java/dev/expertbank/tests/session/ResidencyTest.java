@@ -8,7 +8,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import ai.onnxruntime.OnnxTensor;
 import ai.onnxruntime.OrtException;
 import dev.expertbank.memory.MemoryGovernors;
-import dev.expertbank.memory.Tier;
 import dev.expertbank.model.OnnxModelBuilder;
 import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.ResidencyOutcome;
@@ -19,6 +18,7 @@ import dev.expertbank.spi.BoundaryOutcome;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ProviderSession;
+import dev.expertbank.tests.TestDevice;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -147,16 +147,16 @@ class ResidencyTest {
 
   @Test
   void aBudgetIsGivenBackWithTheSession() throws Exception {
-    try (var memory = MemoryGovernors.forDevice("host", Map.of())) {
+    try (var memory = MemoryGovernors.forDevice(TestDevice.name(), Map.of())) {
       try (var open =
           SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
         for (int i = 0; i < 4; i++) {
           run(open.session(), tokens(1, i));
         }
-        assertThat(memory.governor().usage(Tier.HOST).assigned()).isEqualTo(64 << 10);
-        assertThat(memory.governor().usage(Tier.HOST).mapped()).isEqualTo(64 << 10);
+        assertThat(memory.governor().usage(TestDevice.tier()).assigned()).isEqualTo(64 << 10);
+        assertThat(memory.governor().usage(TestDevice.tier()).mapped()).isEqualTo(64 << 10);
       }
-      assertThat(memory.governor().usage(Tier.HOST).claimed()).isZero();
+      assertThat(memory.governor().usage(TestDevice.tier()).claimed()).isZero();
       assertThat(memory.governor().leakReport()).isEmpty();
     }
   }
@@ -270,8 +270,8 @@ class ResidencyTest {
 
   @Test
   void anAutomaticBudgetTakesNoMoreThanTheDeviceHasLeft() throws Exception {
-    try (var memory = MemoryGovernors.forDevice("host", Map.of())) {
-      memory.governor().setLimit(Tier.HOST, 100_000);
+    try (var memory = MemoryGovernors.forDevice(TestDevice.name(), Map.of())) {
+      memory.governor().setLimit(TestDevice.tier(), 100_000);
       try (var open = SmallQMoe.open(model, Map.of("memory.budget", "auto"))) {
         assertThat(session(open).metrics().orElseThrow().budgetBytes()).isEqualTo(100_000);
       }
@@ -296,11 +296,12 @@ class ResidencyTest {
     long limit = WHOLE_BANK;
     Map<String, String> options =
         Map.of("memory.budget", Long.toString(limit / 2), "residency.policy", "lru");
-    try (var memory = MemoryGovernors.forDevice("host", Map.of(Tier.HOST, limit));
+    try (var memory =
+            MemoryGovernors.forDevice(TestDevice.name(), Map.of(TestDevice.tier(), limit));
         var first = SmallQMoe.open(model, options);
         var second = SmallQMoe.open(model, options);
         var pool = Executors.newFixedThreadPool(2)) {
-      memory.governor().setLimit(Tier.HOST, limit);
+      memory.governor().setLimit(TestDevice.tier(), limit);
       assertThatThrownBy(() -> SmallQMoe.open(model, options))
           .isInstanceOf(OrtException.class)
           .hasMessageContaining("memory.");
@@ -319,7 +320,8 @@ class ResidencyTest {
                   ResizeRequest request = random.nextBoolean() ? grow(bytes) : shrink(bytes);
                   assertThat(session(open).resize(request)).succeedsWithin(60, TimeUnit.SECONDS);
                 }
-                assertThat(memory.governor().usage(Tier.HOST).claimed()).isLessThanOrEqualTo(limit);
+                assertThat(memory.governor().usage(TestDevice.tier()).claimed())
+                    .isLessThanOrEqualTo(limit);
                 ResidencyMetrics metrics = session(open).metrics().orElseThrow();
                 assertThat(metrics.armed()).isTrue();
                 assertThat(metrics.quarantinedSlots()).isZero();

@@ -11,6 +11,7 @@ import ai.onnxruntime.OrtSession;
 import dev.expertbank.api.ExecutionProviders;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.PlacementReport.NodePlacement;
+import dev.expertbank.tests.TestDevice;
 import dev.expertbank.tests.session.SmallQMoe.Configure;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -123,7 +124,9 @@ class SessionTest {
   @Test
   void twoProvidersOfDifferentKindsWorkInOneSession() throws Exception {
     try (var options = new OrtSession.SessionOptions();
-        var qmoe = ExecutionProviders.require("CudaQMoE").register(ENVIRONMENT, options, Map.of());
+        var qmoe =
+            ExecutionProviders.require("CudaQMoE")
+                .register(ENVIRONMENT, options, TestDevice.options());
         var relu =
             ExecutionProviders.require("JavaRelu").register(ENVIRONMENT, options, Map.of())) {
       byte[] bytes =

@@ -14,6 +14,7 @@ import dev.expertbank.model.SyntheticModelWriter;
 import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.TensorShape;
+import dev.expertbank.tests.TestDevice;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Path;
@@ -56,6 +57,7 @@ final class SmallQMoe {
     OrtSession create(OrtSession.SessionOptions options) throws OrtException;
   }
 
+  /** Opens a session on the test device, unless the options name another. */
   static Open open(Create create, Map<String, String> providerOptions, Configure configure)
       throws OrtException {
     var options = new OrtSession.SessionOptions();
@@ -63,7 +65,8 @@ final class SmallQMoe {
       options.setSessionLogLevel(OrtLoggingLevel.ORT_LOGGING_LEVEL_ERROR);
       configure.accept(options);
       Registration registration =
-          ExecutionProviders.require("CudaQMoE").register(ENVIRONMENT, options, providerOptions);
+          ExecutionProviders.require("CudaQMoE")
+              .register(ENVIRONMENT, options, TestDevice.options(providerOptions));
       return new Open(options, registration, create.create(options));
     } catch (OrtException | RuntimeException e) {
       options.close();
@@ -149,6 +152,7 @@ final class SmallQMoe {
     attributes.put("expert_weight_bits", new AttributeValue.IntValue(4));
     attributes.put("block_size", new AttributeValue.IntValue(32));
     attributes.put("normalize_routing_weights", new AttributeValue.IntValue(1));
+    attributes.put("weights_prepacked", new AttributeValue.IntValue(0));
     return graph.node(
         "com.microsoft",
         "QMoE",

@@ -10,14 +10,19 @@ import ai.onnxruntime.OrtSession;
 import dev.expertbank.model.SyntheticModel;
 import dev.expertbank.model.SyntheticModelWriter;
 import dev.expertbank.spi.ElementType;
+import dev.expertbank.spi.qmoe.WeightLayout;
+import dev.expertbank.tests.TestDevice;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Deep synthetic models: stock ONNX Runtime runs them, and values stay near unit variance. */
 class SyntheticModelTest {
@@ -52,7 +57,7 @@ class SyntheticModelTest {
             .model();
 
     float[][] ours;
-    try (var open = SmallQMoe.open(file, Map.of("device", "host"))) {
+    try (var open = SmallQMoe.open(file, Map.of())) {
       ours = run(open.session(), type);
       assertThat(open.registration().sessions().getLast().placement().claimed()).hasSize(LAYERS);
     }
@@ -69,6 +74,36 @@ class SyntheticModelTest {
         }
       }
     }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {4, 8})
+  void theLayoutOfTheWeightsDoesNotChangeTheOutput(int bits) throws OrtException {
+    TestDevice.assumeSm80();
+    List<float[][]> outputs = new ArrayList<>();
+    for (WeightLayout layout : WeightLayout.values()) {
+      SyntheticModel model =
+          SyntheticModel.builder()
+              .geometry(HIDDEN, 192, 8, 2)
+              .quantization(bits, 32)
+              .layout(layout)
+              .layers(LAYERS)
+              .build();
+      Path file =
+          SyntheticModelWriter.write(
+                  model,
+                  directory.resolve(layout + ".onnx"),
+                  false,
+                  SyntheticModelWriter.Progress.NONE)
+              .model();
+      try (var open = SmallQMoe.open(file, Map.of())) {
+        outputs.add(run(open.session(), ElementType.FLOAT));
+      }
+    }
+
+    float[][] plain = outputs.getFirst();
+    assertThat(rootMeanSquare(difference(plain, outputs.getLast())))
+        .isLessThan(1e-3 * rootMeanSquare(plain));
   }
 
   private static float[][] run(OrtSession session, ElementType type) throws OrtException {

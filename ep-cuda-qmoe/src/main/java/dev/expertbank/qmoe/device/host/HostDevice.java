@@ -67,7 +67,18 @@ public final class HostDevice implements Device {
 
   @Override
   public Optional<QMoeReading.Unsupported> unsupported(QMoeSpec spec) {
-    return Optional.empty();
+    return switch (spec.layout()) {
+      case PLAIN -> Optional.empty();
+      case SM80 ->
+          Optional.of(
+              new QMoeReading.Unsupported(
+                  "qmoe.layout",
+                  "the weights are in the byte layout of ONNX Runtime's CUDA provider"
+                      + " (weights_prepacked is 1, or it is absent or -1 and the option"
+                      + " routing.semantics is ort-cuda), which only a CUDA device reads; set"
+                      + " weights_prepacked=0 if the weights are plain rows, else re-export the"
+                      + " model with weights_prepacked=0"));
+    };
   }
 
   @Override
