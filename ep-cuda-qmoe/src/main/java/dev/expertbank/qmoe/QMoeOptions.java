@@ -3,11 +3,13 @@ package dev.expertbank.qmoe;
 import dev.expertbank.qmoe.bank.WeightsAccess;
 import dev.expertbank.qmoe.boundary.MemoryBudget;
 import dev.expertbank.qmoe.boundary.PinOptions;
+import dev.expertbank.qmoe.boundary.PrefillStreaming;
 import dev.expertbank.qmoe.boundary.ResidencyOptions;
 import dev.expertbank.residency.ResidencyPolicies;
 import dev.expertbank.residency.policy.AdaptivePolicy;
 import dev.expertbank.spi.ByteSize;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.OptionSpec;
 import dev.expertbank.spi.ProviderOptions;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
@@ -21,6 +23,7 @@ import java.util.stream.Stream;
  * The options of one session, immutable.
  *
  * @param device {@code auto}, {@code host} or {@code cuda:<number>}
+ * @param io where inputs and outputs of nodes are
  * @param routing whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently
  * @param weightsAccess how experts are read from external data
  * @param pinLimit what memory of the host may be page-locked for a GPU, in bytes; empty for what is
@@ -30,13 +33,23 @@ import java.util.stream.Stream;
  */
 public record QMoeOptions(
     String device,
-    RoutingSemantics routing,
+    Io io,
+    Routing routing,
     WeightsAccess weightsAccess,
     OptionalLong pinLimit,
     ResidencyOptions residency,
     Optional<Path> recordRoutes) {
-  /** {@link RoutingSemantics}, or the default that depends on the device. */
-  private enum Routing {
+  /** Where the inputs and outputs of nodes are. */
+  enum Io {
+    /** On the GPU if ONNX Runtime's CUDA provider is known to be in the session. */
+    AUTO,
+    HOST,
+    /** On the GPU that computes, next to ONNX Runtime's CUDA provider. */
+    DEVICE
+  }
+
+  /** {@link RoutingSemantics}, or the default that depends on where tensors are. */
+  enum Routing {
     AUTO,
     ORT_CPU,
     ORT_CUDA
@@ -50,13 +63,23 @@ public record QMoeOptions(
           "what computes: auto takes the first GPU that can be used, else host",
           QMoeOptions::checkDeviceName);
 
+  private static final OptionSpec<Io> IO =
+      OptionSpec.choice(
+          "io",
+          Io.class,
+          Io.AUTO,
+          "where inputs and outputs are: device leaves them on the GPU, for which ONNX Runtime's "
+              + "CUDA provider has to be in the session; host copies them; auto is device if that "
+              + "provider was added by its OrtEpDevice, else host");
+
   private static final OptionSpec<Routing> ROUTING =
       OptionSpec.choice(
           "routing.semantics",
           Routing.class,
           Routing.AUTO,
           "whose rules apply where ONNX Runtime's CPU and CUDA kernels route differently: auto "
-              + "means the provider that the node would otherwise have run on");
+              + "means the provider that the node would otherwise have run on, CUDA's with tensors "
+              + "on the GPU and else the CPU's");
 
   private static final OptionSpec<WeightsAccess> WEIGHTS_ACCESS =
       OptionSpec.choice(
@@ -110,19 +133,14 @@ public record QMoeOptions(
           "residency.profile.save",
           "where the profile of this session is written when it is closed");
 
-  /** Whether prefill streams. */
-  private enum Streaming {
-    OFF,
-    ON
-  }
-
-  private static final OptionSpec<Streaming> PREFILL_STREAMING =
+  private static final OptionSpec<PrefillStreaming> PREFILL_STREAMING =
       OptionSpec.choice(
           "prefill.streaming",
-          Streaming.class,
-          Streaming.OFF,
-          "on streams the cold experts of 16 tokens or more through two slots beside the budget, "
-              + "each copied while the one before is computed on; off reads them in place");
+          PrefillStreaming.class,
+          PrefillStreaming.AUTO,
+          "on streams the cold experts of prefill through two slots beside the budget, each copied "
+              + "while the one before is computed on; off reads them in place; auto is on for a "
+              + "GPU with a memory.budget that leaves room for the slots, else off");
 
   private static final OptionSpec<Optional<Path>> RECORD_ROUTES =
       file(
@@ -134,6 +152,7 @@ public record QMoeOptions(
       Stream.concat(
               Stream.of(
                   DEVICE,
+                  IO,
                   ROUTING,
                   WEIGHTS_ACCESS,
                   PIN_LIMIT,
@@ -157,10 +176,6 @@ public record QMoeOptions(
   }
 
   static QMoeOptions of(ProviderOptions options) {
-    RoutingSemantics routing =
-        options.get(ROUTING) == Routing.ORT_CUDA
-            ? RoutingSemantics.ORT_CUDA
-            : RoutingSemantics.ORT_CPU;
     ResidencyOptions residency =
         new ResidencyOptions(
             options.get(MEMORY_BUDGET),
@@ -168,16 +183,34 @@ public record QMoeOptions(
             options.get(BYTE_CAP),
             options.get(LOAD_PROFILE),
             options.get(SAVE_PROFILE),
-            options.get(PREFILL_STREAMING) == Streaming.ON,
+            options.get(PREFILL_STREAMING),
             PinOptions.of(options));
     checkResidency(residency, options.get(WEIGHTS_ACCESS));
     return new QMoeOptions(
         options.get(DEVICE),
-        routing,
+        options.get(IO),
+        options.get(ROUTING),
         options.get(WEIGHTS_ACCESS),
         options.get(PIN_LIMIT),
         residency,
         options.get(RECORD_ROUTES));
+  }
+
+  /**
+   * Whose routing rules apply.
+   *
+   * @param tensors where they are
+   */
+  RoutingSemantics routing(MemoryDevice tensors) {
+    return switch (routing) {
+      case ORT_CPU -> RoutingSemantics.ORT_CPU;
+      case ORT_CUDA -> RoutingSemantics.ORT_CUDA;
+      case AUTO ->
+          switch (tensors) {
+            case MemoryDevice.Host _ -> RoutingSemantics.ORT_CPU;
+            case MemoryDevice.Gpu _ -> RoutingSemantics.ORT_CUDA;
+          };
+    };
   }
 
   private static void checkResidency(ResidencyOptions residency, WeightsAccess access) {
@@ -188,7 +221,7 @@ public record QMoeOptions(
           "memory.budget and weights.access=copy exclude each other: copy has every expert in "
               + "memory already; use weights.access=map or memory.budget=off");
     }
-    if (off && residency.prefillStreaming()) {
+    if (off && residency.prefillStreaming() == PrefillStreaming.ON) {
       throw new EpException(
           "options.conflict", "prefill.streaming needs a memory.budget: it is off");
     }

@@ -22,6 +22,7 @@ import dev.expertbank.spi.SafePoints;
 import dev.expertbank.spi.WeightReport;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
+import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
 import java.util.Optional;
 import jdk.jfr.FlightRecorder;
@@ -33,6 +34,7 @@ final class QMoeProvider implements ExecutionProvider {
 
   private final QMoeOptions options;
   private final Device device;
+  private final RoutingSemantics routing;
   private final ExpertBank bank;
   private volatile @Nullable Residency residency;
   private volatile @Nullable RouteRecorder recorder;
@@ -44,17 +46,18 @@ final class QMoeProvider implements ExecutionProvider {
   QMoeProvider(QMoeOptions options, Device device) {
     this.options = options;
     this.device = device;
+    this.routing = options.routing(device.tensorMemory());
     this.bank = new ExpertBank(options.weightsAccess(), device);
   }
 
   @Override
   public MemoryDevice memoryDevice() {
-    return MemoryDevice.HOST;
+    return device.tensorMemory();
   }
 
   @Override
   public void copy(KernelContext.Tensor from, KernelContext.Tensor to, long gpuStream) {
-    throw new IllegalStateException("there is no GPU to copy to or from");
+    device.copy(from, to, gpuStream);
   }
 
   @Override
@@ -63,7 +66,7 @@ final class QMoeProvider implements ExecutionProvider {
       return new Claim.NotApplicable("not a " + NODE_TYPE + " node");
     }
     Claim claim =
-        switch (QMoeSpecs.read(node, options.routing())) {
+        switch (QMoeSpecs.read(node, routing)) {
           case QMoeReading.Supported supported ->
               device
                   .unsupported(supported.spec())
@@ -94,7 +97,7 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public CompiledNode compile(GraphNode node, Path modelDirectory) {
-    if (!(QMoeSpecs.read(node, options.routing()) instanceof QMoeReading.Supported supported)) {
+    if (!(QMoeSpecs.read(node, routing) instanceof QMoeReading.Supported supported)) {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
     int layer = bank.layerCount();

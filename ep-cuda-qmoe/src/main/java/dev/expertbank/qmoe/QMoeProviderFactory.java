@@ -41,6 +41,6 @@ public final class QMoeProviderFactory implements ExecutionProviderFactory {
   @Override
   public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
     QMoeOptions parsed = QMoeOptions.of(options);
-    return new QMoeProvider(parsed, Devices.open(parsed, FaultPlan.none()));
+    return new QMoeProvider(parsed, Devices.open(parsed, facts, FaultPlan.none()));
   }
 }

@@ -75,8 +75,7 @@ public final class NativeLibrary {
   }
 
   private static Path extract(String name, String fileName) {
-    String resource = "dev/expertbank/native/" + platform() + "/" + System.mapLibraryName(name);
-    byte[] content = read(resource);
+    byte[] content = content(System.mapLibraryName(name));
     Path directory = cache().resolve(sha256(content).substring(0, 16));
     Path target = directory.resolve(fileName);
     try {
@@ -101,7 +100,14 @@ public final class NativeLibrary {
     }
   }
 
-  private static byte[] read(String resource) {
+  /**
+   * What the {@code kernels} jar has for this platform under that name.
+   *
+   * @param file for example {@code cuda/route.fatbin}
+   * @throws EpException {@code native.platform} or {@code native.missing}
+   */
+  public static byte[] content(String file) {
+    String resource = "dev/expertbank/native/" + platform() + "/" + file;
     // Through the loader, not the class: on the module path the resource is in another module.
     try (InputStream in = NativeLibrary.class.getClassLoader().getResourceAsStream(resource)) {
       if (in == null) {

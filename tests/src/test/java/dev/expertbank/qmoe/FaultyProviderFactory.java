@@ -37,6 +37,6 @@ public final class FaultyProviderFactory implements ExecutionProviderFactory {
   @Override
   public ExecutionProvider create(ProviderOptions options, SessionFacts facts) {
     QMoeOptions parsed = QMoeOptions.of(options);
-    return new QMoeProvider(parsed, Devices.open(parsed, plan));
+    return new QMoeProvider(parsed, Devices.open(parsed, facts, plan));
   }
 }

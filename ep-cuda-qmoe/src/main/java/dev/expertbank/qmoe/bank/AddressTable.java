@@ -6,8 +6,7 @@ import java.lang.foreign.ValueLayout;
 
 /**
  * The addresses through which kernels reach the experts of one layer: one row per expert, one entry
- * per tensor, NULL where the node has none. Laid out as {@code eb_expert_row} of {@code
- * qmoe_host.h}.
+ * per tensor, NULL where the node has none. Laid out as {@code eb_expert_row} of {@code qmoe.h}.
  */
 public final class AddressTable {
   /** Arrays of a row: weights, scales, zero points, biases. */

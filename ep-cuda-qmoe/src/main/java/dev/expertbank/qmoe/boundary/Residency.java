@@ -116,9 +116,7 @@ public final class Residency implements AutoCloseable {
     Optional<Prefill> prefill = Optional.empty();
     Residency residency;
     try {
-      if (options.prefillStreaming()) {
-        prefill = Optional.of(Prefill.open(budget, device, plan.layout()));
-      }
+      prefill = openPrefill(options.prefillStreaming(), budget, device, plan.layout());
       residency = new Residency(options, bank, device, safePoints, plan, budget, prefill);
     } catch (RuntimeException | Error e) {
       prefill.ifPresent(Prefill::close);
@@ -127,6 +125,28 @@ public final class Residency implements AutoCloseable {
     }
     residency.arm();
     return residency;
+  }
+
+  private static Optional<Prefill> openPrefill(
+      PrefillStreaming wanted, BankBudget budget, Device device, ResidencyLayout layout) {
+    return switch (wanted) {
+      case OFF -> Optional.empty();
+      case ON -> Optional.of(Prefill.open(budget, device, layout));
+      case AUTO -> {
+        if (!device.gainsByPrefillStreams()) {
+          yield Optional.empty();
+        }
+        try {
+          yield Optional.of(Prefill.open(budget, device, layout));
+        } catch (EpException e) {
+          LOG.log(
+              System.Logger.Level.INFO,
+              "prefill reads cold experts in place, because there is no room to stream them: "
+                  + e.getMessage());
+          yield Optional.empty();
+        }
+      }
+    };
   }
 
   private static Plan plan(ResidencyOptions options, ResidencyLayout layout) {
@@ -282,9 +302,19 @@ public final class Residency implements AutoCloseable {
     } catch (EpException e) {
       LOG.log(System.Logger.Level.ERROR, e.getMessage());
     } finally {
+      awaitRuns();
       slots.close();
       prefill.ifPresent(Prefill::close);
       budget.close();
+    }
+  }
+
+  /** What is closed next must not be read any more; a device that is lost reads nothing. */
+  private void awaitRuns() {
+    try {
+      device.awaitRuns();
+    } catch (EpException e) {
+      LOG.log(System.Logger.Level.WARNING, "the last runs have not ended", e);
     }
   }
 

@@ -20,5 +20,5 @@ public record ResidencyOptions(
     long byteCap,
     Optional<Path> loadProfile,
     Optional<Path> saveProfile,
-    boolean prefillStreaming,
+    PrefillStreaming prefillStreaming,
     PinSettings pins) {}

@@ -2,6 +2,9 @@ package dev.expertbank.qmoe.device;
 
 import dev.expertbank.memory.Tier;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.KernelContext;
+import dev.expertbank.spi.KernelContext.Tensor;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeTensor;
@@ -22,6 +25,17 @@ public interface Device extends AutoCloseable {
 
   /** Why the device does not compute such nodes; empty if it does. */
   Optional<QMoeReading.Unsupported> unsupported(QMoeSpec spec);
+
+  /** Where the inputs and outputs of nodes should be. They can be on the host all the same. */
+  MemoryDevice tensorMemory();
+
+  /**
+   * Copies a tensor between the host and {@link #tensorMemory}, and returns when that is done.
+   *
+   * @param to of the same size
+   * @param gpuStream as {@link KernelContext#gpuStream}
+   */
+  void copy(Tensor from, Tensor to, long gpuStream);
 
   /**
    * Zeroed memory of the host that kernels can read, at the same address, until the device is
@@ -47,6 +61,9 @@ public interface Device extends AutoCloseable {
    * @param experts the layer's; stay the bank's
    */
   QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer);
+
+  /** Whether {@link #openPrefillStream} makes prefill faster, as a rule. */
+  boolean gainsByPrefillStreams();
 
   /**
    * From now on, prefill streams cold experts through two slots, each copied while the one before

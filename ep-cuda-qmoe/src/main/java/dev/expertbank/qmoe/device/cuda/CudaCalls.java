@@ -24,7 +24,7 @@ final class CudaCalls {
   private static final MethodHandle STREAM_WAIT_EVENT = link(CudaFunction.STREAM_WAIT_EVENT);
   private static final MethodHandle BEGIN_CAPTURE = link(CudaFunction.STREAM_BEGIN_CAPTURE);
   private static final MethodHandle END_CAPTURE = link(CudaFunction.STREAM_END_CAPTURE);
-  private static final MethodHandle IS_CAPTURING = link(CudaFunction.STREAM_IS_CAPTURING);
+  private static final MethodHandle CAPTURE_INFO = link(CudaFunction.STREAM_GET_CAPTURE_INFO);
   private static final MethodHandle EVENT_CREATE = link(CudaFunction.EVENT_CREATE);
   private static final MethodHandle EVENT_DESTROY = link(CudaFunction.EVENT_DESTROY);
   private static final MethodHandle EVENT_RECORD = link(CudaFunction.EVENT_RECORD);
@@ -58,6 +58,13 @@ final class CudaCalls {
 
   /** Other threads may make calls that a capture forbids, such as allocations. */
   private static final int CAPTURE_THREAD_LOCAL = 1;
+  private static final int CAPTURE_STATUS_NONE = 0;
+  private static final int CAPTURE_STATUS_ACTIVE = 1;
+
+  /** The driver counts from 1. */
+  static final long NO_CAPTURE = 0;
+
+  private static final long INVALID_CAPTURE = -1;
 
   private final String device;
 
@@ -131,14 +138,29 @@ final class CudaCalls {
 
   /** Whether a capture of the stream is open, be it still valid or not. */
   boolean isCapturing(long stream) {
+    return captureNumber(stream) != NO_CAPTURE;
+  }
+
+  /**
+   * The number of the capture that is open on a stream, or {@link #NO_CAPTURE}. No two captures of
+   * the process have the same, but those that are not valid any more.
+   */
+  long captureNumber(long stream) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_LONG, 2);
+      long status = out.address();
+      long number = status + Long.BYTES;
       check(
-          call(IS_CAPTURING, stream, out.address()),
-          CudaFunction.STREAM_IS_CAPTURING,
+          call(CAPTURE_INFO, stream, status, number),
+          CudaFunction.STREAM_GET_CAPTURE_INFO,
           stream,
-          out.address());
-      return out.get(ValueLayout.JAVA_INT, 0) != 0;
+          status,
+          number);
+      return switch (out.get(ValueLayout.JAVA_INT, 0)) {
+        case CAPTURE_STATUS_NONE -> NO_CAPTURE;
+        case CAPTURE_STATUS_ACTIVE -> out.getAtIndex(ValueLayout.JAVA_LONG, 1);
+        default -> INVALID_CAPTURE;
+      };
     }
   }
 

@@ -12,13 +12,19 @@ import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.KernelContext;
+import dev.expertbank.spi.KernelContext.Tensor;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeTensor;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
+import org.jspecify.annotations.Nullable;
 
 /** One GPU. */
 public final class CudaDevice implements Device {
@@ -29,13 +35,22 @@ public final class CudaDevice implements Device {
   private static final int WEIGHT_ALIGNMENT = 16;
 
   private final CudaContext context;
-  private final CudaArena arena;
+  private final boolean tensorsOnDevice;
+  private final CudaFaults faults;
   private final CudaHostMemory hostMemory;
+  private final CudaArena arena;
   private final CudaCopies copies;
-  private boolean closed;
+  private final CudaKernels kernels;
+  private final CudaRuns runs;
+
+  /** What {@link #close} does, the last first. */
+  private final Deque<Runnable> closing = new ArrayDeque<>();
+
+  private volatile @Nullable CudaRouteCounters routeCounters;
+  private volatile @Nullable RouteSink routeSink;
 
   /**
-   * Opens a device that {@link CudaProbe} has found usable.
+   * Opens a device that {@link CudaProbe} has found usable, for tensors on the host.
    *
    * @param pinLimit what memory of the host may be registered, in bytes; empty for what is free now
    *     less a reserve
@@ -43,18 +58,33 @@ public final class CudaDevice implements Device {
    * @throws EpException {@code device.cuda} if the device has no room or is lost
    */
   public CudaDevice(CudaDeviceInfo info, OptionalLong pinLimit, FaultPlan faults) {
-    context = new CudaContext(info);
+    this(info, pinLimit, false, faults);
+  }
+
+  /**
+   * The same, for tensors where {@code tensorsOnDevice} says: in the device's memory, and then
+   * computes in ONNX Runtime's streams, or on the host.
+   */
+  public CudaDevice(
+      CudaDeviceInfo info, OptionalLong pinLimit, boolean tensorsOnDevice, FaultPlan faults) {
+    this.tensorsOnDevice = tensorsOnDevice;
+    this.faults = new CudaFaults(info.label(), faults);
     try {
-      hostMemory = new CudaHostMemory(context, pinLimit);
+      context = new CudaContext(info);
+      closing.push(context::close);
       arena = new CudaArena(context, faults);
-      try {
-        copies = new CudaCopies(context, hostMemory, faults);
-      } catch (RuntimeException | Error e) {
-        arena.close();
-        throw e;
-      }
+      closing.push(arena::close);
+      hostMemory = new CudaHostMemory(context, pinLimit);
+      closing.push(hostMemory::close);
+      kernels = new CudaKernels(context);
+      closing.push(kernels::close);
+      copies = new CudaCopies(context, hostMemory, faults);
+      closing.push(copies::close);
+      closing.push(this::closeRouteCounters);
+      runs = new CudaRuns(context);
+      closing.push(runs::close);
     } catch (RuntimeException | Error e) {
-      context.close();
+      close();
       throw e;
     }
   }
@@ -71,7 +101,79 @@ public final class CudaDevice implements Device {
 
   @Override
   public Optional<QMoeReading.Unsupported> unsupported(QMoeSpec spec) {
-    return Optional.empty();
+    return kernels.unsupported(spec);
+  }
+
+  @Override
+  public MemoryDevice tensorMemory() {
+    return tensorsOnDevice ? MemoryDevice.Gpu.cuda(context.info().number()) : MemoryDevice.HOST;
+  }
+
+  /** Whether a tensor is on the host; if not, it is on this device. */
+  boolean isOnHost(Tensor tensor) {
+    return switch (tensor.memory()) {
+      case MemoryDevice.Host _ -> true;
+      case MemoryDevice.Gpu gpu when gpu.equals(tensorMemory()) -> false;
+      case MemoryDevice.Gpu gpu ->
+          throw new EpException(
+              "io.device",
+              "ONNX Runtime gave a tensor on GPU "
+                  + gpu.number()
+                  + " of vendor "
+                  + gpu.vendorId()
+                  + " to "
+                  + context.info().label()
+                  + ": use one GPU for all providers or io=host");
+    };
+  }
+
+  @Override
+  public void copy(Tensor from, Tensor to, long gpuStream) {
+    long stream = requireStream(gpuStream);
+    CudaCalls calls = context.calls();
+    try (var _ = context.makeCurrentRelaxed()) {
+      if (calls.isCapturing(stream)) {
+        throw new EpException(
+            "device.capture",
+            "a tensor cannot be copied between the host and "
+                + context.info().label()
+                + " while a graph is captured: keep every node of the model on the GPU");
+      }
+      long bytes = to.data().byteSize();
+      if (isOnHost(from)) {
+        calls.copyToDevice(to.data().address(), from.data().address(), bytes, stream);
+      } else {
+        calls.copyToHost(to.data().address(), from.data().address(), bytes, stream);
+      }
+      calls.synchronizeStream(stream);
+    }
+  }
+
+  private long requireStream(long gpuStream) {
+    if (gpuStream == 0) {
+      throw new EpException(
+          "io.device",
+          "ONNX Runtime gave no stream of "
+              + context.info().label()
+              + ": add its CUDA provider to this session (options.addCUDA) or use io=host");
+    }
+    return gpuStream;
+  }
+
+  /** What every run needs on its thread. */
+  CudaContext.Current makeCurrentForRuns() {
+    return tensorsOnDevice ? context.makeCurrent() : context.makeCurrentRelaxed();
+  }
+
+  /** A run, for {@link CudaRuns#release}. */
+  CudaRun acquireRun(KernelContext kernelContext) {
+    return tensorsOnDevice
+        ? runs.acquire(requireStream(kernelContext.gpuStream()))
+        : runs.acquire();
+  }
+
+  CudaRuns runs() {
+    return runs;
   }
 
   @Override
@@ -94,7 +196,12 @@ public final class CudaDevice implements Device {
 
   @Override
   public QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer) {
-    throw new UnsupportedOperationException();
+    return new CudaQMoeKernel(this, kernels.plans(spec), spec, experts, layer);
+  }
+
+  @Override
+  public boolean gainsByPrefillStreams() {
+    return true;
   }
 
   @Override
@@ -134,12 +241,12 @@ public final class CudaDevice implements Device {
 
   @Override
   public void awaitRuns() {
-    throw new UnsupportedOperationException();
+    runs.await();
   }
 
   @Override
   public boolean capturing() {
-    return false;
+    return runs.isCapturing();
   }
 
   @Override
@@ -149,26 +256,49 @@ public final class CudaDevice implements Device {
 
   @Override
   public RouteCounters openRouteCounters(List<Integer> experts) {
-    throw new UnsupportedOperationException();
+    CudaRouteCounters counters =
+        new CudaRouteCounters(context, hostMemory, runs, faults, experts);
+    routeCounters = counters;
+    return counters;
+  }
+
+  private void closeRouteCounters() {
+    CudaRouteCounters counters = routeCounters;
+    if (counters != null) {
+      counters.close();
+    }
+  }
+
+  @Nullable CudaRouteCounters routeCounters() {
+    return routeCounters;
   }
 
   @Override
   public void recordRoutes(RouteSink sink) {
-    throw new UnsupportedOperationException();
+    routeSink = sink;
+  }
+
+  @Nullable RouteSink routeSink() {
+    return routeSink;
   }
 
   /** Closing twice is allowed. */
   @Override
   public synchronized void close() {
-    if (closed) {
-      return;
+    RuntimeException failure = null;
+    for (Runnable next = closing.poll(); next != null; next = closing.poll()) {
+      try {
+        next.run();
+      } catch (RuntimeException e) {
+        if (failure == null) {
+          failure = e;
+        } else {
+          failure.addSuppressed(e);
+        }
+      }
     }
-    closed = true;
-    try (context;
-        arena;
-        hostMemory;
-        copies) {
-      // In this order: copies, host memory, arena, context.
+    if (failure != null) {
+      throw failure;
     }
   }
 }

@@ -9,6 +9,8 @@ import java.util.List;
  * @param number from 0, in the driver's order, which {@code CUDA_VISIBLE_DEVICES} changes
  * @param major of the compute capability
  * @param minor of the compute capability
+ * @param sharedBytesPerBlock shared memory that a block may ask for
+ * @param sharedBytesPerMultiprocessor shared memory of all blocks of a multiprocessor
  * @param prohibited an administrator lets nobody compute on it
  * @param unifiedAddressing host and device have one address space
  * @param mapsMemory physical memory can be mapped to reserved addresses
@@ -22,6 +24,8 @@ public record CudaDeviceInfo(
     int major,
     int minor,
     int multiprocessors,
+    int sharedBytesPerBlock,
+    int sharedBytesPerMultiprocessor,
     long memoryBytes,
     boolean prohibited,
     boolean unifiedAddressing,

@@ -8,7 +8,7 @@ import java.util.StringJoiner;
 /**
  * Every function of {@code libcuda.so.1} that is called without JCuda, under the name that the
  * library exports: where {@code cuda.h} renames a function to a later version of it, the later
- * version. The drivers of CUDA 12 and 13 export all of them.
+ * version, unless the first one tells enough. The drivers of CUDA 12 and 13 export all of them.
  *
  * <p>A signature has a letter for each parameter: {@code P} a pointer or a handle, {@code J} a
  * {@code size_t} or another 64-bit number, {@code I} an {@code int}, an enum or less. All return a
@@ -29,7 +29,7 @@ enum CudaFunction {
   STREAM_WAIT_EVENT("cuStreamWaitEvent", "PPI"),
   STREAM_BEGIN_CAPTURE("cuStreamBeginCapture_v2", "PI"),
   STREAM_END_CAPTURE("cuStreamEndCapture", "PP"),
-  STREAM_IS_CAPTURING("cuStreamIsCapturing", "PP"),
+  STREAM_GET_CAPTURE_INFO("cuStreamGetCaptureInfo", "PPP"),
 
   EVENT_CREATE("cuEventCreate", "PI"),
   EVENT_DESTROY("cuEventDestroy_v2", "P"),

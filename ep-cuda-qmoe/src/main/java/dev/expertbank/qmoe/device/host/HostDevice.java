@@ -14,6 +14,8 @@ import dev.expertbank.qmoe.device.RouteSink;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.spi.EpException;
+import dev.expertbank.spi.KernelContext.Tensor;
+import dev.expertbank.spi.MemoryDevice;
 import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import dev.expertbank.spi.qmoe.QMoeTensor;
@@ -82,6 +84,16 @@ public final class HostDevice implements Device {
   }
 
   @Override
+  public MemoryDevice tensorMemory() {
+    return MemoryDevice.HOST;
+  }
+
+  @Override
+  public void copy(Tensor from, Tensor to, long gpuStream) {
+    throw new IllegalStateException("there is no GPU to copy to or from");
+  }
+
+  @Override
   public MemorySegment hostMemory(long bytes) {
     return memory.allocate(bytes, 64);
   }
@@ -99,6 +111,11 @@ public final class HostDevice implements Device {
   @Override
   public QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer) {
     return new HostQMoeKernel(this, spec, experts, layer);
+  }
+
+  @Override
+  public boolean gainsByPrefillStreams() {
+    return false;
   }
 
   @Override

@@ -3,6 +3,7 @@ package dev.expertbank.qmoe.device.host;
 import dev.expertbank.natives.Native;
 import dev.expertbank.natives.NativeLibrary;
 import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.qmoe.device.QMoeSpecStruct;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
@@ -130,7 +131,7 @@ final class HostKernels {
       long spec = sizes.getAtIndex(ValueLayout.JAVA_LONG, 1);
       long run = sizes.getAtIndex(ValueLayout.JAVA_LONG, 2);
       if (row != AddressTable.ROW_BYTES
-          || spec != HostSpec.LAYOUT.byteSize()
+          || spec != QMoeSpecStruct.LAYOUT.byteSize()
           || run != HostRun.LAYOUT.byteSize()) {
         throw new LinkageError(
             "the host kernels' structures are "

@@ -2,9 +2,10 @@ package dev.expertbank.qmoe.device.host;
 
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.QMoeKernel;
+import dev.expertbank.qmoe.device.QMoeSpecStruct;
 import dev.expertbank.qmoe.device.RouteSink;
-import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.KernelContext.Tensor;
+import dev.expertbank.spi.KernelContext;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -24,7 +25,7 @@ final class HostQMoeKernel implements QMoeKernel {
 
   HostQMoeKernel(HostDevice device, QMoeSpec spec, LayerExperts experts, int layer) {
     this.device = device;
-    this.specStruct = HostSpec.allocate(arena, spec);
+    this.specStruct = QMoeSpecStruct.allocate(arena, spec);
     this.experts = experts;
     this.layer = layer;
     this.topK = spec.topK();

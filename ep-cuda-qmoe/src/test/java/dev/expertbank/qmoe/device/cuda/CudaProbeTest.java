@@ -25,7 +25,8 @@ class CudaProbeTest {
   @Test
   void everyProblemOfADeviceIsNamed() {
     CudaDeviceInfo old =
-        new CudaDeviceInfo(1, "Old", 7, 0, 80, 1L << 34, true, false, false, true, true, true);
+        new CudaDeviceInfo(
+            1, "Old", 7, 0, 80, 98304, 98304, 1L << 34, true, false, false, true, true, true);
     assertThat(H200.problems()).isEmpty();
     assertThat(device(0, 7, 5).problems()).isEmpty();
     assertThat(device(0, 12, 0).problems()).isEmpty();
@@ -57,6 +58,19 @@ class CudaProbeTest {
 
   private static CudaDeviceInfo device(int number, int major, int minor) {
     return new CudaDeviceInfo(
-        number, "Any", major, minor, 132, 1L << 37, false, true, true, true, true, true);
+        number,
+        "Any",
+        major,
+        minor,
+        132,
+        232448,
+        233472,
+        1L << 37,
+        false,
+        true,
+        true,
+        true,
+        true,
+        true);
   }
 }

@@ -1,4 +1,4 @@
-package dev.expertbank.qmoe.device.host;
+package dev.expertbank.qmoe.device;
 
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.lang.foreign.Arena;
@@ -8,9 +8,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
 import java.lang.foreign.ValueLayout;
 
-/** {@code eb_qmoe_spec}: what is fixed when a node is compiled. */
-final class HostSpec {
-  static final StructLayout LAYOUT =
+/** {@code eb_qmoe_spec} of {@code qmoe.h}: what is fixed when a node is compiled. */
+public final class QMoeSpecStruct {
+  public static final StructLayout LAYOUT =
       MemoryLayout.structLayout(
           ValueLayout.JAVA_INT.withName("hidden"),
           ValueLayout.JAVA_INT.withName("inter"),
@@ -25,13 +25,15 @@ final class HostSpec {
           ValueLayout.JAVA_INT.withName("scale_type"),
           ValueLayout.JAVA_INT.withName("routing"),
           ValueLayout.JAVA_INT.withName("normalize"),
+          ValueLayout.JAVA_INT.withName("layout"),
           ValueLayout.JAVA_FLOAT.withName("alpha"),
           ValueLayout.JAVA_FLOAT.withName("beta"),
           ValueLayout.JAVA_FLOAT.withName("limit"));
 
-  private HostSpec() {}
+  private QMoeSpecStruct() {}
 
-  static MemorySegment allocate(Arena arena, QMoeSpec spec) {
+  /** The structure of a specification. */
+  public static MemorySegment allocate(Arena arena, QMoeSpec spec) {
     MemorySegment struct = arena.allocate(LAYOUT);
     set(struct, "hidden", spec.hidden());
     set(struct, "inter", spec.inter());
@@ -46,6 +48,7 @@ final class HostSpec {
     set(struct, "scale_type", spec.scaleType().code());
     set(struct, "routing", routing(spec));
     set(struct, "normalize", spec.normalizeRoutingWeights() ? 1 : 0);
+    set(struct, "layout", layout(spec));
     set(struct, "alpha", spec.alpha());
     set(struct, "beta", spec.beta());
     set(struct, "limit", spec.limit());
@@ -66,6 +69,13 @@ final class HostSpec {
     return switch (spec.routing()) {
       case ORT_CPU -> 0;
       case ORT_CUDA -> 1;
+    };
+  }
+
+  private static int layout(QMoeSpec spec) {
+    return switch (spec.layout()) {
+      case PLAIN -> 0;
+      case SM80 -> 1;
     };
   }
 
