@@ -31,8 +31,8 @@ import java.util.stream.Stream;
  * since ONNX Runtime's CPU provider has no bfloat16 kernels for them.
  *
  * <p>All weights are in one file beside the model, {@code NAME.onnx.data}, each tensor at a
- * multiple of 4096 bytes. They are drawn by a thread for each processor and streamed: memory does not
- * depend on the model's size.
+ * multiple of 4096 bytes. They are drawn by a thread for each processor and streamed: memory does
+ * not depend on the model's size.
  */
 public final class SyntheticModelWriter {
   /** Multiple of the page size on x86-64, so that a tensor can be mapped on its own. */

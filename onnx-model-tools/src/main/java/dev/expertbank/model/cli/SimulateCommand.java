@@ -256,8 +256,7 @@ final class SimulateCommand implements Callable<Integer> {
                             + String.join(", ", new Archetypes())));
     Map<String, RouteTrace> drawn = new LinkedHashMap<>();
     for (int seed = 1; seed <= GENERATED_PROMPTS; seed++) {
-      drawn.put(
-          "seed-" + seed, archetype.trace(GENERATED_PROMPT_ROWS, GENERATED_TOKENS, seed));
+      drawn.put("seed-" + seed, archetype.trace(GENERATED_PROMPT_ROWS, GENERATED_TOKENS, seed));
     }
     return new RouteTraceFile(name, drawn);
   }
