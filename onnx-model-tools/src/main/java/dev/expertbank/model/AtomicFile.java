@@ -93,6 +93,22 @@ public final class AtomicFile implements Closeable {
   }
 
   /**
+   * Writes all remaining bytes at a place of the file; what lies between written places is zero.
+   * Safe from any thread, beside other calls of it.
+   *
+   * @throws EpException {@code write.failed}, for example when the disk is full
+   */
+  public void write(ByteBuffer bytes, long position) {
+    try {
+      for (long at = position; bytes.hasRemaining(); ) {
+        at += channel.write(bytes, at);
+      }
+    } catch (IOException e) {
+      throw failed(target, e);
+    }
+  }
+
+  /**
    * Gives the file its name. What it held before is gone from then on; without {@code overwrite} a
    * file that has appeared meanwhile is kept and this fails.
    *

@@ -8,10 +8,11 @@ import java.nio.file.Path;
 import java.util.Objects;
 
 /**
- * Writes a file of external tensor data front to back.
+ * Writes a file of external tensor data.
  *
- * <p>Begin a tensor with {@link #align}, write its bytes, and describe it with {@link
- * #since(long)}. One thread at a time.
+ * <p>Front to back: begin a tensor with {@link #align}, write its bytes, and describe it with
+ * {@link #since(long)}. Or {@link #reserve} its place, and {@link #write(ByteBuffer, long)} its
+ * bytes in any order. One thread at a time, but for that one method.
  */
 public final class ExternalDataWriter implements Closeable {
   private final AtomicFile file;
@@ -49,8 +50,23 @@ public final class ExternalDataWriter implements Closeable {
   /** Writes all remaining bytes of the buffer. */
   public void write(ByteBuffer bytes) {
     int count = bytes.remaining();
-    file.write(bytes);
+    file.write(bytes, position);
     position += count;
+  }
+
+  /**
+   * Leaves room for a tensor at the next multiple of {@code alignment}; all of its bytes are to be
+   * written.
+   */
+  public ConstantData.External reserve(long bytes, int alignment) {
+    long start = align(alignment);
+    position = Math.addExact(start, bytes);
+    return since(start);
+  }
+
+  /** Writes bytes of a tensor at their place in the file. Safe from any thread. */
+  public void write(ByteBuffer bytes, long place) {
+    file.write(bytes, place);
   }
 
   /** Writes a whole tensor at the next multiple of {@code alignment}. */

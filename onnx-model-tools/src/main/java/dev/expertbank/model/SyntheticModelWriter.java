@@ -18,6 +18,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /**
  * Writes a synthetic model of chained QMoE layers with seeded weights.
@@ -29,20 +31,23 @@ import java.util.Objects;
  * since ONNX Runtime's CPU provider has no bfloat16 kernels for them.
  *
  * <p>All weights are in one file beside the model, {@code NAME.onnx.data}, each tensor at a
- * multiple of 4096 bytes. They are streamed: memory does not depend on the model's size.
+ * multiple of 4096 bytes. They are drawn by a thread for each processor and streamed: memory does
+ * not depend on the model's size.
  */
 public final class SyntheticModelWriter {
   /** Multiple of the page size on x86-64, so that a tensor can be mapped on its own. */
   public static final int ALIGNMENT = 4096;
 
-  private static final int CHUNK_BYTES = 1 << 20;
+  private static final int CHUNK_BYTES = 256 << 10;
+  private static final int MAX_THREADS = 16;
   private static final float NORMALIZATION_EPSILON = 1e-5f;
 
   private final SyntheticModel model;
   private final OnnxModelBuilder builder;
   private final Progress progress;
+  private long written;
 
-  /** Told how far the writing is; called on the writing thread, at most once per MiB. */
+  /** Told how far the writing is; called by one thread at a time, every 256 KiB. */
   @FunctionalInterface
   public interface Progress {
     /** No reports. */
@@ -145,14 +150,17 @@ public final class SyntheticModelWriter {
   private void layers(ExternalDataWriter data, long totalBytes) {
     Dimension tokens = Dimension.symbolic("tokens");
     Dimension hidden = Dimension.of(model.hidden());
-    ByteBuffer chunk = ByteBuffer.allocateDirect(CHUNK_BYTES);
+    List<ByteBuffer> chunks =
+        Stream.generate(() -> ByteBuffer.allocateDirect(CHUNK_BYTES))
+            .limit(Math.min(MAX_THREADS, Runtime.getRuntime().availableProcessors()))
+            .toList();
     String x = "hidden_states";
     builder.input(x, model.ioType(), tokens, hidden);
     for (int layer = 0; layer < model.layers(); layer++) {
       String prefix = "layers." + layer + ".";
       List<SyntheticTensor> tensors = SyntheticTensor.ofLayer(model, layer);
       for (SyntheticTensor tensor : tensors) {
-        ConstantData.External range = stream(tensor, data, chunk, totalBytes);
+        ConstantData.External range = draw(tensor, data, chunks, totalBytes);
         builder.initializer(tensor.name(), tensor.type(), tensor.shape(), range);
       }
       String logits = router(prefix, x);
@@ -174,20 +182,33 @@ public final class SyntheticModelWriter {
     }
   }
 
-  /** Writes the values of one tensor piece by piece. */
-  private ConstantData.External stream(
-      SyntheticTensor tensor, ExternalDataWriter data, ByteBuffer chunk, long totalBytes) {
+  /** Draws one tensor, piece by piece, and writes it. */
+  private ConstantData.External draw(
+      SyntheticTensor tensor, ExternalDataWriter data, List<ByteBuffer> chunks, long totalBytes) {
+    ConstantData.External range = data.reserve(tensor.byteLength(), ALIGNMENT);
     SyntheticValues values = new SyntheticValues(tensor, model.seed());
-    long start = data.align(ALIGNMENT);
-    long length = tensor.byteLength();
-    for (long done = 0; done < length; done += CHUNK_BYTES) {
-      int count = (int) Math.min(CHUNK_BYTES, length - done);
-      int words = Math.ceilDiv(count, Long.BYTES) * Long.BYTES;
-      values.fill(chunk.slice(0, words).order(ByteOrder.LITTLE_ENDIAN), done);
-      data.write(chunk.slice(0, count));
-      progress.written(data.position(), totalBytes);
-    }
-    return data.since(start);
+    written = range.offset();
+    IntStream.range(0, chunks.size())
+        .parallel()
+        .forEach(
+            lane -> {
+              for (long at = (long) lane * CHUNK_BYTES;
+                  at < range.byteLength();
+                  at += (long) chunks.size() * CHUNK_BYTES) {
+                int count = (int) Math.min(CHUNK_BYTES, range.byteLength() - at);
+                int words = Math.ceilDiv(count, Long.BYTES) * Long.BYTES;
+                ByteBuffer chunk = chunks.get(lane);
+                values.fill(chunk.slice(0, words).order(ByteOrder.LITTLE_ENDIAN), at);
+                data.write(chunk.slice(0, count), range.offset() + at);
+                report(count, totalBytes);
+              }
+            });
+    return range;
+  }
+
+  private synchronized void report(int bytes, long totalBytes) {
+    written += bytes;
+    progress.written(written, totalBytes);
   }
 
   /** The logits of one layer, as a graph input or from the router's weights. */

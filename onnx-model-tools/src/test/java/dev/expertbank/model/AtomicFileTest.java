@@ -31,6 +31,17 @@ class AtomicFileTest {
   }
 
   @Test
+  void writesAtAnyPlaceAndLeavesZerosBetween() throws IOException {
+    Path target = directory.resolve("out");
+    try (AtomicFile file = AtomicFile.create(target, false)) {
+      file.write(ByteBuffer.wrap(new byte[] {3, 4}), 3);
+      file.write(ByteBuffer.wrap(new byte[] {1}), 0);
+      file.commit();
+    }
+    assertThat(target).hasBinaryContent(new byte[] {1, 0, 0, 3, 4});
+  }
+
+  @Test
   void nothingIsLeftWithoutCommit() throws IOException {
     AtomicFile file = AtomicFile.create(directory.resolve("out"), false);
     file.write(ByteBuffer.wrap(new byte[10]));

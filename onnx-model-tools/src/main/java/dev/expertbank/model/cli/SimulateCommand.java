@@ -9,6 +9,7 @@ import dev.expertbank.model.RouteTraceFile;
 import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.ResidencyLayout;
 import dev.expertbank.residency.ResidencyPolicies;
+import dev.expertbank.residency.simulation.RouteArchetype;
 import dev.expertbank.residency.simulation.RouteTrace;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.Printable;
@@ -17,6 +18,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,8 +37,8 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "simulate",
     description = {
-      "Compares residency policies and budgets on recorded routes, with the accounting of a live"
-          + " session whose copies take no time.",
+      "Compares residency policies and budgets on recorded or drawn routes, with the accounting of"
+          + " a live session whose copies take no time.",
       "Two references follow the policies: layer-split keeps whole layers, as far as the budget"
           + " goes; belady is the least that any policy could read if it knew all routes in advance.",
       "Bytes per token are what decoding reads in place and all that is copied, for each decoded"
@@ -59,14 +61,37 @@ import picocli.CommandLine.Parameters;
       "Examples:",
       "  qmoe simulate routes.json --geometry gpt-oss-20b",
       "  qmoe simulate routes.json --model model.onnx --budget 8GiB,50%% --policy adaptive,lru",
-      "  qmoe simulate routes.json --expert-bytes 768KiB --profile heat.txt --plot rates.svg"
+      "  qmoe simulate routes.json --expert-bytes 768KiB --profile heat.txt --plot rates.svg",
+      "  qmoe simulate --archetype gpt-oss-20b-like --geometry gpt-oss-20b"
     })
 final class SimulateCommand implements Callable<Integer> {
-  @Parameters(
-      paramLabel = "TRACE",
-      description = "Recorded routes: a JSON file with prompts, as routes.record writes it.")
+  /** Prompts of generated routes, each from a seed of its own. */
+  private static final int GENERATED_PROMPTS = 5;
+
+  private static final int GENERATED_PROMPT_ROWS = 64;
+  private static final int GENERATED_TOKENS = 192;
+
+  @ArgGroup(multiplicity = "1")
   @SuppressWarnings("NullAway.Init") // picocli
-  private Path file;
+  private Routes routes;
+
+  /** Where the routes come from. */
+  static final class Routes {
+    @Parameters(
+        paramLabel = "TRACE",
+        description = "Recorded routes: a JSON file with prompts, as routes.record writes it.")
+    private @Nullable Path file;
+
+    @Option(
+        names = "--archetype",
+        paramLabel = "NAME",
+        completionCandidates = Archetypes.class,
+        description = {
+          "Routes that are drawn to be as local and as skewed as those of a kind of model, in"
+              + " place of recorded ones: ${COMPLETION-CANDIDATES}."
+        })
+    private @Nullable String archetype;
+  }
 
   @ArgGroup(multiplicity = "1")
   @SuppressWarnings("NullAway.Init") // picocli
@@ -179,9 +204,17 @@ final class SimulateCommand implements Callable<Integer> {
     }
   }
 
+  /** Names of archetypes, for the help text. */
+  static final class Archetypes implements Iterable<String> {
+    @Override
+    public Iterator<String> iterator() {
+      return RouteArchetype.all().stream().map(RouteArchetype::name).iterator();
+    }
+  }
+
   @Override
   public Integer call() {
-    RouteTraceFile trace = RouteTraceFile.read(file);
+    RouteTraceFile trace = routes.file == null ? generated() : RouteTraceFile.read(routes.file);
     Map<String, RouteTrace> chosen = prompts(trace);
     ResidencyLayout layout = layout(chosen.values().iterator().next());
     PolicyComparison comparison =
@@ -203,18 +236,39 @@ final class SimulateCommand implements Callable<Integer> {
     }
     PrintWriter out = spec.commandLine().getOut();
     if (json) {
-      JsonDocument.print(out, output.json(file, Optional.ofNullable(profile)));
+      JsonDocument.print(out, output.json(source(), Optional.ofNullable(profile)));
     } else {
       output.tables(out, perPrompt);
     }
     return ExitCode.OK;
   }
 
+  private RouteTraceFile generated() {
+    String name = Objects.requireNonNull(routes.archetype);
+    RouteArchetype archetype =
+        RouteArchetype.named(name)
+            .orElseThrow(
+                () ->
+                    usage(
+                        "unknown archetype "
+                            + Printable.quote(name)
+                            + "; known are "
+                            + String.join(", ", new Archetypes())));
+    Map<String, RouteTrace> drawn = new LinkedHashMap<>();
+    for (int seed = 1; seed <= GENERATED_PROMPTS; seed++) {
+      drawn.put("seed-" + seed, archetype.trace(GENERATED_PROMPT_ROWS, GENERATED_TOKENS, seed));
+    }
+    return new RouteTraceFile(name, drawn);
+  }
+
+  private String source() {
+    return routes.file == null ? Objects.requireNonNull(routes.archetype) : routes.file.toString();
+  }
+
   private Map<String, RouteTrace> prompts(RouteTraceFile trace) {
     if (trace.prompts().isEmpty()) {
       throw new EpException(
-          "trace.format",
-          "the trace " + Printable.quote(file.toString()) + " has no prompts to simulate");
+          "trace.format", "the trace " + Printable.quote(source()) + " has no prompts to simulate");
     }
     if (prompts.isEmpty()) {
       return trace.prompts();

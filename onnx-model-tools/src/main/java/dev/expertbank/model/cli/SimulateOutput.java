@@ -114,12 +114,12 @@ record SimulateOutput(String model, PolicyComparison comparison, List<Row> rows)
     return Text.bytes(Math.round(bytes));
   }
 
-  Map<String, Object> json(Path trace, Optional<Path> profile) {
+  Map<String, Object> json(String trace, Optional<Path> profile) {
     ResidencyLayout layout = comparison.layout();
     Map<String, Object> json = new LinkedHashMap<>();
     json.put("schema", JsonDocument.SCHEMA);
     json.put("command", "simulate");
-    json.put("trace", trace.toString());
+    json.put("trace", trace);
     json.put("model", model);
     json.put("identity", HeatProfile.identity(layout));
     json.put("layers", layout.layers().size());

@@ -179,6 +179,25 @@ class SimulateCommandTest {
         .contains(" " + bytesPerToken + " ");
   }
 
+  /** What no policy can beat, and what the last used experts of a layer are known to hit. */
+  @Test
+  void routesAreDrawnWhereNoneWereRecorded() {
+    QMoeRun run =
+        run(
+            "simulate",
+            "--archetype=gpt-oss-20b-like",
+            "--geometry=gpt-oss-20b",
+            "--budget=31%",
+            "--policy=lru");
+
+    assertThat(run.exitCode()).as(run.err()).isEqualTo(ExitCode.OK);
+    assertThat(run.out())
+        .startsWith("gpt-oss-20b-like: 24 layers, 768 experts, ")
+        .contains("mean of 5 prompts")
+        .containsPattern(" lru .* 7\\d\\.\\d % ")
+        .containsPattern(" belady .* 9\\d\\.\\d % ");
+  }
+
   @Test
   void aByteCapBelowAnExpertKeepsEverythingCold() {
     QMoeRun run = simulate("--expert-bytes 4KiB --budget 100% --policy lru --byte-cap 4095");
@@ -239,6 +258,7 @@ class SimulateCommandTest {
         Arguments.of("--expert-bytes 0", "0 bytes"),
         Arguments.of("--expert-bytes 8388607TiB", "overflow"),
         Arguments.of("--geometry nope", "gpt-oss-20b"),
+        Arguments.of("--expert-bytes 1KiB --archetype granite-like", "mutually exclusive"),
         Arguments.of("--expert-bytes 1KiB --budget 100.5%", "more than all experts"),
         Arguments.of("--expert-bytes 1KiB --budget 10%,,20%", "25%"),
         Arguments.of("--expert-bytes 1KiB --budget auto", "25%"),
@@ -255,6 +275,14 @@ class SimulateCommandTest {
     assertThat(run.exitCode()).as(run.err()).isEqualTo(ExitCode.USAGE);
     assertThat(run.err()).contains(expected).contains("--help");
     assertThat(run.out()).isEmpty();
+  }
+
+  @Test
+  void anUnknownArchetypeIsNamedWithThoseThereAre() {
+    QMoeRun run = run("simulate", "--archetype=nope", "--expert-bytes=1KiB");
+
+    assertThat(run.exitCode()).isEqualTo(ExitCode.USAGE);
+    assertThat(run.err()).contains("'nope'", "granite-like", "gpt-oss-20b-like");
   }
 
   @ParameterizedTest
