@@ -19,7 +19,8 @@ if ! up_to_date "$test" "$objects"; then
     sanitize=""
   fi
   compile_host "$objects" -O1 -g $sanitize
-  $cc $warnings -O1 -g $sanitize -pthread -o "$test" "$here"/src/test/*.c "$objects"/*.o -lm
+  $cc $warnings -O1 -g $sanitize -pthread -o "$test" "$here"/src/test/qmoe_host_test.c "$here"/src/test/model.c \
+    "$here"/src/test/reference.c "$objects"/*.o -lm
   echo "$cc" > "$objects/compiler"
 fi
 

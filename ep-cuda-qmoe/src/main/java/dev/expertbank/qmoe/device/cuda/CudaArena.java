@@ -49,6 +49,16 @@ final class CudaArena implements AutoCloseable {
     ranges = new AddressRanges(start, bytes);
   }
 
+  /** The lowest address of a slot. */
+  long begin() {
+    return start;
+  }
+
+  /** Every slot ends before it. */
+  long end() {
+    return start + bytes;
+  }
+
   /** The size of slots is a multiple of it. */
   long granularity() {
     return granularity;

@@ -376,17 +376,7 @@ final class CudaCalls {
       result =
           (int)
               LAUNCH_KERNEL.invokeExact(
-                  function,
-                  shape.gridX(),
-                  shape.gridY(),
-                  shape.gridZ(),
-                  shape.blockX(),
-                  shape.blockY(),
-                  shape.blockZ(),
-                  shape.sharedBytes(),
-                  stream,
-                  parameters.pointers(),
-                  0L);
+                  parameters.config(shape, stream), function, parameters.pointers(), 0L);
     } catch (Throwable e) {
       throw new IllegalStateException(e);
     }
@@ -395,15 +385,8 @@ final class CudaCalls {
           device,
           CudaFunction.LAUNCH_KERNEL,
           result,
+          parameters.config(shape, stream),
           function,
-          shape.gridX(),
-          shape.gridY(),
-          shape.gridZ(),
-          shape.blockX(),
-          shape.blockY(),
-          shape.blockZ(),
-          shape.sharedBytes(),
-          stream,
           parameters.pointers(),
           0);
     }

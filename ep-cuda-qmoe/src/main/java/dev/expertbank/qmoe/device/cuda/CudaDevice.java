@@ -172,6 +172,15 @@ public final class CudaDevice implements Device {
         : runs.acquire();
   }
 
+  /** Slots are between these addresses. */
+  long slotsBegin() {
+    return arena.begin();
+  }
+
+  long slotsEnd() {
+    return arena.end();
+  }
+
   CudaRuns runs() {
     return runs;
   }

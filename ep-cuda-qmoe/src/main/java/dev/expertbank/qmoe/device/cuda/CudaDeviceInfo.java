@@ -46,6 +46,11 @@ public record CudaDeviceInfo(
     return id() + " (" + name + ")";
   }
 
+  /** Whether a kernel may start while the one before it in its stream still ends. */
+  boolean kernelsMayOverlap() {
+    return major >= 9;
+  }
+
   /** Why it cannot be used, each one sentence; empty if it can. */
   public List<String> problems() {
     List<String> problems = new ArrayList<>();

@@ -68,7 +68,7 @@ enum CudaFunction {
   FUNC_GET_ATTRIBUTE("cuFuncGetAttribute", "PIP"),
   FUNC_SET_ATTRIBUTE("cuFuncSetAttribute", "PII"),
   OCCUPANCY_MAX_ACTIVE_BLOCKS("cuOccupancyMaxActiveBlocksPerMultiprocessor", "PPIJ"),
-  LAUNCH_KERNEL("cuLaunchKernel", "PIIIIIIIPPP"),
+  LAUNCH_KERNEL("cuLaunchKernelEx", "PPPP"),
 
   GRAPH_INSTANTIATE("cuGraphInstantiateWithFlags", "PPJ"),
   GRAPH_LAUNCH("cuGraphLaunch", "PP"),

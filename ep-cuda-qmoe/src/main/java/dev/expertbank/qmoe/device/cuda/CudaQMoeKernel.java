@@ -118,6 +118,7 @@ final class CudaQMoeKernel implements QMoeKernel {
             ? NULL
             : address(run, tensors.routerWeights(), first, tokens, copied),
         output.address());
+    run.setSlots(device.slotsBegin(), device.slotsEnd());
     CudaRouteCounters counters = device.routeCounters();
     run.setWindow(
         counters == null ? NULL : counters.header(), counters == null ? NULL : counters.counts(layer));

@@ -36,17 +36,22 @@ final class CudaRun {
           ValueLayout.JAVA_INT.withName("first_expert"),
           ValueLayout.JAVA_INT.withName("end_expert"),
           ValueLayout.JAVA_INT.withName("step"),
+          ValueLayout.JAVA_LONG.withName("slots_begin"),
+          ValueLayout.JAVA_LONG.withName("slots_end"),
           ValueLayout.JAVA_INT.withName("fused_grouping"),
           ValueLayout.JAVA_INT.withName("route_blocks"),
           ValueLayout.JAVA_INT.withName("tile_columns"),
+          ValueLayout.JAVA_INT.withName("max_tiles"),
           ValueLayout.JAVA_INT.withName("stages"),
           ValueLayout.JAVA_INT.withName("block_shift"),
           ValueLayout.JAVA_INT.withName("decode_chunk"),
           ValueLayout.JAVA_INT.withName("scale_stride"),
           ValueLayout.JAVA_INT.withName("zero_point_stride"),
+          MemoryLayout.paddingLayout(4),
           ValueLayout.JAVA_LONG.withName("run_rows"),
           ValueLayout.JAVA_LONG.withName("route_expert"),
           ValueLayout.JAVA_LONG.withName("route_weight"),
+          ValueLayout.JAVA_LONG.withName("keys"),
           ValueLayout.JAVA_LONG.withName("expert_count"),
           ValueLayout.JAVA_LONG.withName("expert_list"),
           ValueLayout.JAVA_LONG.withName("tile_count"),
@@ -66,6 +71,8 @@ final class CudaRun {
   private static final long FIRST_EXPERT = offset("first_expert");
   private static final long END_EXPERT = offset("end_expert");
   private static final long STEP = offset("step");
+  private static final long SLOTS_BEGIN = offset("slots_begin");
+  private static final long SLOTS_END = offset("slots_end");
   private static final long RUN_ROWS = offset("run_rows");
   private static final long EXPERT_COUNT = offset("expert_count");
 
@@ -81,8 +88,8 @@ final class CudaRun {
   private final CudaContext context;
   private final CudaCalls calls;
   private final Arena arena = Arena.ofShared();
-  private final KernelParameters parameters = new KernelParameters(arena, LAYOUT);
-  private final MemorySegment struct = parameters.struct();
+  private final KernelParameters parameters;
+  private final MemorySegment struct;
   private final long finished;
   private long ownStream = NONE;
   private long stream = NONE;
@@ -102,6 +109,8 @@ final class CudaRun {
   CudaRun(CudaContext context) {
     this.context = context;
     calls = context.calls();
+    parameters = new KernelParameters(arena, LAYOUT, context.info().kernelsMayOverlap());
+    struct = parameters.struct();
     try (var _ = context.makeCurrentRelaxed()) {
       finished = calls.createEvent();
     }
@@ -286,6 +295,12 @@ final class CudaRun {
     struct.set(ValueLayout.JAVA_LONG, ROUTER, router);
     struct.set(ValueLayout.JAVA_LONG, ROUTER_WEIGHTS, routerWeights);
     struct.set(ValueLayout.JAVA_LONG, OUTPUT, output);
+  }
+
+  /** Which addresses are slots; weights elsewhere are read over the bus. */
+  void setSlots(long begin, long end) {
+    struct.set(ValueLayout.JAVA_LONG, SLOTS_BEGIN, begin);
+    struct.set(ValueLayout.JAVA_LONG, SLOTS_END, end);
   }
 
   /** Where routes are counted; a header of 0 counts nothing. */

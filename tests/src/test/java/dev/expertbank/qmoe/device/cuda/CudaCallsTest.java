@@ -70,7 +70,7 @@ class CudaCallsTest {
     module = calls.loadModule(PTX.getBytes(StandardCharsets.US_ASCII));
     function = calls.function(module, "add_amount");
     sum = memory.allocate(Integer.BYTES);
-    parameters = new KernelParameters(arena, PARAMETERS);
+    parameters = new KernelParameters(arena, PARAMETERS, false);
     parameters.struct().set(ValueLayout.JAVA_LONG, 0, sum);
     parameters.struct().set(ValueLayout.JAVA_INT, 8, 37);
     calls.setInts(sum, 5, 1, stream);

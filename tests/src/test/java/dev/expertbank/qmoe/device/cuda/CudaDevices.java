@@ -26,7 +26,7 @@ public final class CudaDevices {
   public static long freeBytes(String name) {
     try (CudaContext context = new CudaContext(named(name));
         var _ = context.makeCurrent()) {
-      return context.memory().info().free();
+      return context.memory().freeBytes();
     }
   }
 }
