@@ -225,8 +225,8 @@ class SessionTest {
             "option routing.semantics: 'cuda' is not valid; use one of auto, ort-cpu, ort-cuda");
     assertThatThrownBy(() -> SmallQMoe.open(model, Map.of("budget", "1GiB")))
         .hasMessage(
-            "unknown option 'budget'; valid options are device, fallback, memory.budget, pin.limit,"
-                + " prefill.streaming, residency.byte-cap, residency.pin.budget,"
+            "unknown option 'budget'; valid options are device, fallback, io, memory.budget,"
+                + " pin.limit, prefill.streaming, residency.byte-cap, residency.pin.budget,"
                 + " residency.pin.keys, residency.pin.scan-resistant, residency.pin.threshold,"
                 + " residency.policy, residency.profile.load, residency.profile.save,"
                 + " routes.record, routing.semantics, weights.access");

@@ -26,6 +26,9 @@ import org.jspecify.annotations.Nullable;
  * from any thread.
  */
 final class CudaCopies implements AutoCloseable {
+  /** The driver's events are addresses of its own. */
+  private static final long NO_EVENT = 0;
+
   private static final System.Logger LOG = System.getLogger(CudaCopies.class.getName());
 
   private final CudaContext context;
@@ -69,6 +72,15 @@ final class CudaCopies implements AutoCloseable {
    * @throws EpException {@code device.copy} if nothing is under way
    */
   SlotCopy start(Slot slot, List<CopyPiece> pieces) {
+    return start(slot, pieces, NO_EVENT);
+  }
+
+  /**
+   * Starts a copy that does not begin before an event has happened.
+   *
+   * @throws EpException {@code device.copy} if nothing is under way
+   */
+  SlotCopy start(Slot slot, List<CopyPiece> pieces, long after) {
     if (thread.isShutdown()) {
       throw new EpException("device.copy", context.info().label() + " is being closed");
     }
@@ -78,9 +90,9 @@ final class CudaCopies implements AutoCloseable {
     try (var _ = context.makeCurrentRelaxed()) {
       copy = new CudaCopy();
       if (parts.stream().allMatch(Part.Direct.class::isInstance)) {
-        submit(copy, parts);
+        submit(copy, parts, after);
       } else {
-        submitLater(copy, parts);
+        submitLater(copy, parts, after);
       }
       return copy;
     } catch (CudaException | IOException | RejectedExecutionException e) {
@@ -122,14 +134,14 @@ final class CudaCopies implements AutoCloseable {
     };
   }
 
-  private void submitLater(CudaCopy copy, List<Part> parts) {
+  private void submitLater(CudaCopy copy, List<Part> parts, long after) {
     if (faults.plan().fails(Operation.START_COPY)) {
       throw new RejectedExecutionException("a test wants it");
     }
     thread.execute(
         () -> {
           try (var _ = context.makeCurrentRelaxed()) {
-            submit(copy, parts);
+            submit(copy, parts, after);
           } catch (IOException | RuntimeException | Error e) {
             LOG.log(System.Logger.Level.WARNING, "a copy into a slot failed", e);
             settle(copy);
@@ -137,7 +149,10 @@ final class CudaCopies implements AutoCloseable {
         });
   }
 
-  private void submit(CudaCopy copy, List<Part> parts) throws IOException {
+  private void submit(CudaCopy copy, List<Part> parts, long after) throws IOException {
+    if (after != NO_EVENT) {
+      calls.streamWaitsFor(stream, after);
+    }
     record(copy.start);
     for (Part part : parts) {
       switch (part) {

@@ -46,6 +46,9 @@ public final class CudaDevice implements Device {
   /** What {@link #close} does, the last first. */
   private final Deque<Runnable> closing = new ArrayDeque<>();
 
+  private volatile @Nullable CudaPrefillStream prefillStream;
+  private @Nullable CudaPrefillStream stagingSlots;
+  private long stagingSlotBytes;
   private volatile @Nullable CudaRouteCounters routeCounters;
   private volatile @Nullable RouteSink routeSink;
 
@@ -80,6 +83,7 @@ public final class CudaDevice implements Device {
       closing.push(kernels::close);
       copies = new CudaCopies(context, hostMemory, faults);
       closing.push(copies::close);
+      closing.push(this::closeStagingSlots);
       closing.push(this::closeRouteCounters);
       runs = new CudaRuns(context);
       closing.push(runs::close);
@@ -181,8 +185,16 @@ public final class CudaDevice implements Device {
     return arena.end();
   }
 
+  CudaContext context() {
+    return context;
+  }
+
   CudaRuns runs() {
     return runs;
+  }
+
+  CudaCopies copies() {
+    return copies;
   }
 
   @Override
@@ -215,7 +227,49 @@ public final class CudaDevice implements Device {
 
   @Override
   public PrefillStream openPrefillStream(long slotBytes) {
-    throw new UnsupportedOperationException();
+    CudaPrefillStream stream = new CudaPrefillStream(this, slotBytes, true);
+    prefillStream = stream;
+    return stream;
+  }
+
+  /** The stream of {@link #openPrefillStream}. */
+  @Nullable CudaPrefillStream prefillStream() {
+    return prefillStream;
+  }
+
+  void prefillStreamReleased(CudaPrefillStream stream) {
+    if (prefillStream == stream) {
+      prefillStream = null;
+    }
+  }
+
+  /** Notes that some expert of that size cannot be read in place. */
+  synchronized void reserveStagingSlots(long expertBytes) {
+    long granularity = arena.granularity();
+    stagingSlotBytes =
+        Math.max(stagingSlotBytes, Math.ceilDiv(expertBytes, granularity) * granularity);
+  }
+
+  /**
+   * Slots for experts that cannot be read in place, where {@link #openPrefillStream} has opened
+   * none; taken by the first run that needs them.
+   *
+   * @throws EpException {@code device.memory} if there is no room
+   */
+  synchronized CudaPrefillStream stagingSlots() {
+    CudaPrefillStream slots = stagingSlots;
+    if (slots == null) {
+      slots = new CudaPrefillStream(this, stagingSlotBytes, false);
+      stagingSlots = slots;
+    }
+    return slots;
+  }
+
+  private synchronized void closeStagingSlots() {
+    CudaPrefillStream slots = stagingSlots;
+    if (slots != null) {
+      slots.release();
+    }
   }
 
   @Override

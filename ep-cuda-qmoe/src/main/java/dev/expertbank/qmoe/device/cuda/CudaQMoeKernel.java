@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.device.cuda;
 
+import dev.expertbank.qmoe.device.CopyPiece;
 import dev.expertbank.qmoe.device.LayerExperts;
 import dev.expertbank.qmoe.device.QMoeKernel;
 import dev.expertbank.qmoe.device.RouteSink;
@@ -8,6 +9,9 @@ import dev.expertbank.spi.KernelContext.Tensor;
 import dev.expertbank.spi.qmoe.QMoeSpec;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -30,6 +34,9 @@ final class CudaQMoeKernel implements QMoeKernel {
   private final long tokenBytes;
   private final long routerBytes;
 
+  /** The experts that cannot be read in place. */
+  private final int[] unreadable;
+
   CudaQMoeKernel(CudaDevice device, CudaPlans plans, QMoeSpec spec, LayerExperts experts, int layer) {
     this.device = device;
     this.plans = plans;
@@ -39,6 +46,18 @@ final class CudaQMoeKernel implements QMoeKernel {
     this.topK = spec.topK();
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
+    unreadable =
+        IntStream.range(0, expertCount).filter(e -> !experts.isReadInPlace(e)).toArray();
+    if (unreadable.length > 0) {
+      device.reserveStagingSlots(packedBytes(experts.pieces(unreadable[0])));
+    }
+  }
+
+  private static long packedBytes(List<CopyPiece> pieces) {
+    return pieces.stream()
+        .mapToLong(piece -> piece.slotOffset() + piece.source().bytes())
+        .max()
+        .orElseThrow();
   }
 
   /**
@@ -97,6 +116,7 @@ final class CudaQMoeKernel implements QMoeKernel {
 
   private void chunk(CudaRun run, Tensors tensors, long first, int tokens) {
     CudaPlan plan = plan(run, tokens);
+    CudaPrefillStream slots = slots(run, tokens);
     RouteSink sink = device.routeSink();
     long selectedBytes = sink == null ? 0 : (long) tokens * topK * Integer.BYTES;
     long inputBytes = tensors.stagedInputBytes(tokens);
@@ -105,37 +125,43 @@ final class CudaQMoeKernel implements QMoeKernel {
         plan,
         expertCount,
         copied ? inputBytes : 0,
-        inputBytes + tensors.output().stagedBytes(tokens) + CudaRun.stagedBytes(selectedBytes));
-    MemorySegment output =
-        tensors.output().staged()
-            ? run.stage(tokens * tokenBytes)
-            : tensors.output().slice(first, tokens);
+        inputBytes
+            + tensors.output().stagedBytes(tokens)
+            + CudaRun.stagedBytes(selectedBytes)
+            + (slots == null ? 0 : CudaPrefillStream.stagingBytes(expertCount)));
+    Rows weights = tensors.routerWeights();
+    MemorySegment wanted = tensors.output().slice(first, tokens);
+    MemorySegment output = tensors.output().staged() ? run.stage(wanted.byteSize()) : wanted;
     run.setAddresses(
         experts.table().rows().address(),
         address(run, tensors.input(), first, tokens, copied),
         address(run, tensors.router(), first, tokens, copied),
-        tensors.routerWeights() == null
-            ? NULL
-            : address(run, tensors.routerWeights(), first, tokens, copied),
+        weights == null ? NULL : address(run, weights, first, tokens, copied),
         output.address());
     run.setSlots(device.slotsBegin(), device.slotsEnd());
     CudaRouteCounters counters = device.routeCounters();
-    run.setWindow(
-        counters == null ? NULL : counters.header(), counters == null ? NULL : counters.counts(layer));
+    if (counters != null) {
+      run.setWindow(counters.header(), counters.counts(layer));
+    }
     MemorySegment selected = run.stage(selectedBytes);
-    run.setSelected(sink == null ? NULL : selected.address());
+    if (sink != null) {
+      run.setSelected(selected.address());
+    }
 
     run.launch(plan.route());
-    run.launch(plan.compute());
+    if (slots == null) {
+      run.launch(plan.compute());
+    } else {
+      slots.compute(run, plan, experts, expertCount, tokens);
+    }
     run.launch(plan.combine());
 
-    if (tensors.output().staged() || sink != null) {
-      run.synchronize();
-    }
     if (tensors.output().staged()) {
-      tensors.output().slice(first, tokens).copyFrom(output);
+      run.synchronize();
+      wanted.copyFrom(output);
     }
     if (sink != null) {
+      run.synchronize();
       sink.routes(layer, selected.toArray(ValueLayout.JAVA_INT));
     }
   }
@@ -148,6 +174,21 @@ final class CudaQMoeKernel implements QMoeKernel {
               run.requireNoCapture("a run with as many tokens has to come before it");
               return plans.of(tokens);
             });
+  }
+
+  /** What streams experts of a run; null if it reads each where the table says. */
+  private @Nullable CudaPrefillStream slots(CudaRun run, int tokens) {
+    CudaPrefillStream open = device.prefillStream();
+    if (unreadable.length > 0) {
+      run.requireNoCapture(
+          "layer "
+              + layer
+              + " has experts that the GPU cannot read where they are; a larger pin.limit may help");
+      if (Arrays.stream(unreadable).anyMatch(experts::isCold)) {
+        return open == null ? device.stagingSlots() : open;
+      }
+    }
+    return tokens > CudaPlanner.MAX_DECODE_TOKENS && !run.isCaptured() ? open : null;
   }
 
   /** Where kernels find some rows of an input. */

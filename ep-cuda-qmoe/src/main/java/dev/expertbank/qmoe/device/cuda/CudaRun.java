@@ -172,7 +172,7 @@ final class CudaRun {
   }
 
   /**
-   * Makes it a run of a plan, for all experts, with nothing recorded.
+   * Makes it a run of a plan, for all experts, in which nothing is recorded.
    *
    * @param inputBytes of the device's memory for {@link #copyToDevice}
    * @param stagingBytes of page-locked memory for {@link #stage}
@@ -303,13 +303,13 @@ final class CudaRun {
     struct.set(ValueLayout.JAVA_LONG, SLOTS_END, end);
   }
 
-  /** Where routes are counted; a header of 0 counts nothing. */
+  /** Where this run's routes are counted; a header of 0 counts nothing. */
   void setWindow(long header, long counts) {
     struct.set(ValueLayout.JAVA_LONG, WINDOW_HEADER, header);
     struct.set(ValueLayout.JAVA_LONG, WINDOW_COUNTS, counts);
   }
 
-  /** Where the selected experts of each row go; 0 for nowhere. */
+  /** Where the selected experts of each row of this run go. */
   void setSelected(long selected) {
     struct.set(ValueLayout.JAVA_LONG, SELECTED_EXPERT, selected);
   }
