@@ -72,7 +72,7 @@ record DecodeModel(SyntheticModel model, Path file) {
 
   /** Bytes of the experts that a token is routed to. */
   long bytesPerToken() {
-    return model.layers() * model.topK() * EXPERT_BYTES;
+    return (long) model.layers() * model.topK() * EXPERT_BYTES;
   }
 
   /** Fills the page cache. */
