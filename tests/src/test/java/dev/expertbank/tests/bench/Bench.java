@@ -19,18 +19,8 @@ import tools.jackson.jr.ob.JSON;
 /** What benchmarks share: where their files go, statistics, tensors, and the JSON that is kept. */
 final class Bench {
   static final OrtEnvironment ENVIRONMENT = OrtEnvironment.getEnvironment();
-  static final String HOST = "host";
 
   private Bench() {}
-
-  /** The device to measure, as option {@code device} names it. */
-  static String device() {
-    return System.getProperty("expertbank.test.device", HOST);
-  }
-
-  static boolean isHost() {
-    return device().equals(HOST);
-  }
 
   /** Where models are written, and found by the next benchmark. */
   static Path folder() throws IOException {

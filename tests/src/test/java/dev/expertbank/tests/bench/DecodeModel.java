@@ -12,6 +12,7 @@ import dev.expertbank.residency.ResidencyMetrics;
 import dev.expertbank.residency.simulation.RouteArchetype;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.ProviderSession;
+import dev.expertbank.tests.TestDevice;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
@@ -72,7 +73,7 @@ record DecodeModel(SyntheticModel model, Path file) {
 
   /** Bytes of the experts that a token is routed to. */
   long bytesPerToken() {
-    return (long) model.layers() * model.topK() * EXPERT_BYTES;
+    return EXPERT_BYTES * model.topK() * model.layers();
   }
 
   /** Fills the page cache. */
@@ -132,11 +133,10 @@ record DecodeModel(SyntheticModel model, Path file) {
 
   /** Opens a session on the device to measure. */
   Open open(Map<String, String> providerOptions) throws OrtException {
-    Map<String, String> all = new HashMap<>(providerOptions);
-    all.put("device", Bench.device());
     OrtSession.SessionOptions options = Bench.sessionOptions();
     Registration registration =
-        ExecutionProviders.require("CudaQMoE").register(Bench.ENVIRONMENT, options, all);
+        ExecutionProviders.require("CudaQMoE")
+            .register(Bench.ENVIRONMENT, options, TestDevice.options(providerOptions));
     long start = System.nanoTime();
     OrtSession session = Bench.ENVIRONMENT.createSession(file.toString(), options);
     return new Open(options, registration, session, Bench.secondsSince(start));

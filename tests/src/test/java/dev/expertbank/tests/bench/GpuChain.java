@@ -10,6 +10,7 @@ import dev.expertbank.api.ExecutionProviders;
 import dev.expertbank.api.Registration;
 import dev.expertbank.model.ModelGeometry;
 import dev.expertbank.spi.Claim;
+import dev.expertbank.tests.TestDevice;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -52,7 +53,7 @@ public final class GpuChain {
     ModelGeometry geometry =
         ModelGeometry.named(name)
             .orElseThrow(() -> new IllegalArgumentException("no geometry " + name));
-    Path model = ChainModel.write(geometry, layers, !Bench.isHost());
+    Path model = ChainModel.write(geometry, layers, !TestDevice.isHost());
     new GpuChain(geometry, layers).run(model);
   }
 
@@ -82,9 +83,7 @@ public final class GpuChain {
               "%6s %20s %20s %8s %12s%n",
               "rows", "ONNX Runtime us/layer", "ours us/layer", "ratio", "difference");
           for (int count : ROWS) {
-            Map<String, Object> row = compare(theirs, ours, count);
-            rows.add(row);
-            largest = Math.max(largest, (double) row.get("relativeDifference"));
+            largest = Math.max(largest, compare(theirs, ours, count, rows));
           }
         }
       }
@@ -98,7 +97,7 @@ public final class GpuChain {
 
   private static OrtSession.SessionOptions options() throws OrtException {
     OrtSession.SessionOptions options = Bench.sessionOptions();
-    if (!Bench.isHost()) {
+    if (!TestDevice.isHost()) {
       // A node that neither provider takes is an error, instead of a slow run.
       options.addConfigEntry("session.disable_cpu_ep_fallback", "1");
     }
@@ -107,27 +106,27 @@ public final class GpuChain {
 
   private static Registration register(OrtSession.SessionOptions options) throws OrtException {
     Map<String, String> ours = new HashMap<>();
-    ours.put("device", Bench.device());
     ours.put("memory.budget", "auto");
     ours.put("residency.policy", "whole-bank");
     ours.put("residency.byte-cap", "4GiB");
-    if (!Bench.isHost()) {
+    if (!TestDevice.isHost()) {
       ours.put("routing.semantics", "ort-cuda");
       ours.put("io", "device");
     }
-    return ExecutionProviders.require("CudaQMoE").register(Bench.ENVIRONMENT, options, ours);
+    return ExecutionProviders.require("CudaQMoE")
+        .register(Bench.ENVIRONMENT, options, TestDevice.options(ours));
   }
 
   /** Adds CUDA's provider, after ours; on the host there is always the CPU's. */
   private static void addOther(OrtSession.SessionOptions options) throws OrtException {
-    if (Bench.isHost()) {
+    if (TestDevice.isHost()) {
       return;
     }
     if (!OrtEnvironment.getAvailableProviders().contains(OrtProvider.CUDA)) {
       throw new IllegalStateException(
           "this ONNX Runtime has no CUDA provider: tests/gpu/peer and run unpack-peer bring one");
     }
-    int number = Integer.parseInt(Bench.device().substring("cuda:".length()));
+    int number = Integer.parseInt(TestDevice.name().substring("cuda:".length()));
     try (var cuda = new OrtCUDAProviderOptions(number)) {
       cuda.add("use_tf32", "0");
       options.addCUDA(cuda);
@@ -156,7 +155,9 @@ public final class GpuChain {
     }
   }
 
-  private Map<String, Object> compare(OrtSession theirs, OrtSession ours, int count)
+  /** Adds a row to the report; returns how much the outputs differ. */
+  private double compare(
+      OrtSession theirs, OrtSession ours, int count, List<Map<String, Object>> rows)
       throws OrtException {
     int runs = count <= FEW_ROWS ? RUNS_OF_FEW_ROWS : RUNS_OF_MANY_ROWS;
     double[] theirMicros = new double[runs];
@@ -189,7 +190,8 @@ public final class GpuChain {
     row.put("theirP95MicrosPerLayer", Bench.percentile(theirMicros, 95) / layers);
     row.put("ourP95MicrosPerLayer", Bench.percentile(ourMicros, 95) / layers);
     row.put("relativeDifference", difference);
-    return row;
+    rows.add(row);
+    return difference;
   }
 
   private static double micros(OrtSession session, Map<String, OnnxTensor> feed)

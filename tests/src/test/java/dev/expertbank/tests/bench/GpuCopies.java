@@ -5,6 +5,7 @@ import dev.expertbank.model.OnnxModelReader;
 import dev.expertbank.qmoe.device.cuda.CudaCopyRates;
 import dev.expertbank.qmoe.device.cuda.CudaCopyRates.Rate;
 import dev.expertbank.spi.ConstantData;
+import dev.expertbank.tests.TestDevice;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -19,11 +20,11 @@ public final class GpuCopies {
   private GpuCopies() {}
 
   public static void main(String[] arguments) throws Exception {
-    if (Bench.isHost()) {
+    if (TestDevice.isHost()) {
       throw new IllegalArgumentException("the host has no copies of this kind: measure a GPU");
     }
     DecodeModel model = DecodeModel.ofLayers(Bench.argument(arguments, 0, 4));
-    List<Rate> rates = CudaCopyRates.measure(Bench.device(), model.data(), firstLayer(model));
+    List<Rate> rates = CudaCopyRates.measure(TestDevice.name(), model.data(), firstLayer(model));
     double large = rates.getFirst().bytesPerSecond();
     List<Map<String, Object>> arms = new ArrayList<>();
     System.out.printf("%-52s %8s %10s%n", "copies", "GB/s", "of the 1st");

@@ -5,7 +5,9 @@ import ai.onnxruntime.OrtException;
 import dev.expertbank.qmoe.device.cuda.CudaBandwidth;
 import dev.expertbank.residency.ResidencyTotals;
 import dev.expertbank.residency.simulation.RouteArchetype;
+import dev.expertbank.tests.TestDevice;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -44,9 +46,9 @@ public final class GpuDecode {
   public static void main(String[] arguments) throws Exception {
     DecodeModel model = DecodeModel.ofLayers(Bench.argument(arguments, 0, DecodeModel.LAYERS));
     CudaBandwidth bandwidth =
-        Bench.isHost()
+        TestDevice.isHost()
             ? CudaBandwidth.UNKNOWN
-            : CudaBandwidth.measure(Bench.device(), model.data());
+            : CudaBandwidth.measure(TestDevice.name(), model.data());
     new GpuDecode(
             model,
             bandwidth,
@@ -80,7 +82,11 @@ public final class GpuDecode {
         "bound ms",
         "of bound");
     for (String name : ARCHETYPES) {
-      int[][][] routes = model.routes(RouteArchetype.named(name).orElseThrow(), warmUp + tokens, 1);
+      int[][][] routes =
+          model.routes(
+              RouteArchetype.named(name).orElseThrow(),
+              Math.max(warmUp + tokens, COLD_WARM_UP_TOKENS + COLD_TOKENS),
+              1);
       for (int percent : BUDGET_PERCENT) {
         withBudget(name, routes, percent, bank * percent / 100);
       }
@@ -108,24 +114,25 @@ public final class GpuDecode {
       double[] millis = run(open, feeds.feeds().subList(warmUp, warmUp + tokens));
       ResidencyTotals after = open.metrics().totals();
       report(
-          new Arm(name, percent + " %", open.loadSeconds(), millis),
-          after.use().hitBytes() - before.use().hitBytes(),
-          after.use().missedBytes() - before.use().missedBytes(),
-          after.moves().startedBytes() - before.moves().startedBytes());
+          new Arm(
+              name,
+              percent + " %",
+              open.loadSeconds(),
+              after.use().hitBytes() - before.use().hitBytes(),
+              after.use().missedBytes() - before.use().missedBytes(),
+              after.moves().startedBytes() - before.moves().startedBytes()),
+          millis);
     }
   }
 
   private void allCold(String name, int[][][] routes) throws OrtException {
-    try (var feeds = model.tokens(routes);
+    try (var feeds = model.tokens(Arrays.copyOf(routes, COLD_WARM_UP_TOKENS + COLD_TOKENS));
         DecodeModel.Open open = model.open(Map.of("memory.budget", "off"))) {
       run(open, feeds.feeds().subList(0, COLD_WARM_UP_TOKENS));
-      double[] millis =
-          run(open, feeds.feeds().subList(COLD_WARM_UP_TOKENS, COLD_WARM_UP_TOKENS + COLD_TOKENS));
+      double[] millis = run(open, feeds.feeds().subList(COLD_WARM_UP_TOKENS, feeds.feeds().size()));
       report(
-          new Arm(name, "off", open.loadSeconds(), millis),
-          0,
-          millis.length * model.bytesPerToken(),
-          0);
+          new Arm(name, "off", open.loadSeconds(), 0, COLD_TOKENS * model.bytesPerToken(), 0),
+          millis);
     }
   }
 
@@ -141,47 +148,50 @@ public final class GpuDecode {
     return millis;
   }
 
-  /** One line of the table. */
-  private record Arm(String routes, String budget, double loadSeconds, double[] millis) {
-    double meanMillis() {
-      double sum = 0;
-      for (double token : millis) {
-        sum += token;
-      }
-      return sum / millis.length;
+  /** What one arm of the comparison has used and moved while it was measured. */
+  private record Arm(
+      String routes,
+      String budget,
+      double loadSeconds,
+      long hitBytes,
+      long missedBytes,
+      long copiedBytes) {
+    double hitRate() {
+      return (double) hitBytes / (hitBytes + missedBytes);
     }
   }
 
-  private void report(Arm arm, long hitBytes, long missedBytes, long copiedBytes) {
-    double count = arm.millis.length;
-    double bound = bandwidth.boundMillis(hitBytes / count, missedBytes / count);
-    double hitRate = (double) hitBytes / (hitBytes + missedBytes);
+  private void report(Arm arm, double[] millis) {
+    int count = millis.length;
+    double mean = Arrays.stream(millis).average().orElseThrow();
+    double bound =
+        bandwidth.boundMillis((double) arm.hitBytes / count, (double) arm.missedBytes / count);
     System.out.printf(
         Locale.ROOT,
         "%-18s %6s %7.3f %8.1f %8.3f %8.3f %7.1f %9.4f %9.4f %9.3f %8.1f%%%n",
         arm.routes,
         arm.budget,
         arm.loadSeconds,
-        1e3 / arm.meanMillis(),
-        Bench.median(arm.millis),
-        Bench.percentile(arm.millis, 99),
-        100 * hitRate,
-        missedBytes / count * 1e-9,
-        copiedBytes / count * 1e-9,
+        1e3 / mean,
+        Bench.median(millis),
+        Bench.percentile(millis, 99),
+        100 * arm.hitRate(),
+        arm.missedBytes * 1e-9 / count,
+        arm.copiedBytes * 1e-9 / count,
         bound,
-        100 * bound / arm.meanMillis());
+        100 * bound / mean);
     Map<String, Object> json = new LinkedHashMap<>();
     json.put("routes", arm.routes);
     json.put("budget", arm.budget);
     json.put("loadSeconds", arm.loadSeconds);
-    json.put("tokensPerSecond", 1e3 / arm.meanMillis());
-    json.put("p50Millis", Bench.median(arm.millis));
-    json.put("p99Millis", Bench.percentile(arm.millis, 99));
-    json.put("byteHitRate", hitRate);
-    json.put("readInPlaceBytesPerToken", missedBytes / count);
-    json.put("copiedBytesPerToken", copiedBytes / count);
+    json.put("tokensPerSecond", 1e3 / mean);
+    json.put("p50Millis", Bench.median(millis));
+    json.put("p99Millis", Bench.percentile(millis, 99));
+    json.put("byteHitRate", arm.hitRate());
+    json.put("readInPlaceBytesPerToken", (double) arm.missedBytes / count);
+    json.put("copiedBytesPerToken", (double) arm.copiedBytes / count);
     json.put("boundMillis", bound);
-    json.put("ofBound", bound / arm.meanMillis());
+    json.put("ofBound", bound / mean);
     arms.add(json);
   }
 }

@@ -6,6 +6,7 @@ import dev.expertbank.residency.ResizeOutcome;
 import dev.expertbank.residency.ResizeRequest;
 import dev.expertbank.residency.ResizeRequest.Direction;
 import dev.expertbank.residency.simulation.RouteArchetype;
+import dev.expertbank.tests.TestDevice;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -143,7 +144,7 @@ public final class GpuResize {
 
   /** Of the whole device; the host's is not told. */
   private static long freeBytes() {
-    return Bench.isHost() ? 0 : CudaDevices.freeBytes(Bench.device());
+    return TestDevice.isHost() ? 0 : CudaDevices.freeBytes(TestDevice.name());
   }
 
   private void report(long bank, double[] millis, int different) throws Exception {
