@@ -291,7 +291,7 @@ struct DecodeFiller {
         s.bytes = row.valid && at.row_bytes % 16 == 0 ? at.band * length : 0;
         s.to = (at.band == 1 ? row.place : index) * at.stride;
         uint64_t address = reinterpret_cast<uintptr_t>(s.from);
-        if (address < run.slots_begin || address >= run.slots_end) {
+        if (s.bytes > 0 && (address < run.slots_begin || address >= run.slots_end)) {
             /* Read in place: the link is what counts, and it is as fast as it can be between equally aligned lines. */
             s.to += (int)(address - s.to) & 127;
         }

@@ -383,12 +383,14 @@ final class CudaCalls {
     if (result != SUCCESS) {
       throw CudaDriver.failure(
           device,
-          CudaFunction.LAUNCH_KERNEL,
-          result,
-          parameters.config(shape, stream),
-          function,
-          parameters.pointers(),
-          0);
+          "cuLaunchKernelEx("
+              + shape
+              + ", stream 0x"
+              + Long.toHexString(stream)
+              + ", function 0x"
+              + Long.toHexString(function)
+              + ")",
+          result);
     }
   }
 

@@ -83,7 +83,12 @@ final class CudaDriver {
    */
   static CudaException failure(
       String device, CudaFunction function, int result, long... arguments) {
-    return new CudaException(device, function.call(arguments), result, ErrorText.of(result));
+    return failure(device, function.call(arguments), result);
+  }
+
+  /** The same of a call in words. */
+  static CudaException failure(String device, String call, int result) {
+    return new CudaException(device, call, result, ErrorText.of(result));
   }
 
   /**
