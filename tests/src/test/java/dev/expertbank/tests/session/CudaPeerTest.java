@@ -97,7 +97,8 @@ class CudaPeerTest {
   }
 
   /** A session with the provider, and ONNX Runtime's CUDA provider after it or not. */
-  private record Open(OrtSession.SessionOptions options, Registration registration, OrtSession session)
+  private record Open(
+      OrtSession.SessionOptions options, Registration registration, OrtSession session)
       implements AutoCloseable {
     static Open of(byte[] model, boolean next, boolean cpuToo) throws OrtException {
       var options = new OrtSession.SessionOptions();

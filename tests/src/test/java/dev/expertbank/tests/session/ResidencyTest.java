@@ -360,7 +360,8 @@ class ResidencyTest {
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
-                    model, Map.of("memory.budget", THIRD_BUDGET, "residency.policy", "static-profile")))
+                    model,
+                    Map.of("memory.budget", THIRD_BUDGET, "residency.policy", "static-profile")))
         .hasMessageContaining("set residency.profile.load");
     Path noProfile = Files.writeString(directory.resolve("no.profile"), "text");
     assertThatThrownBy(
@@ -368,16 +369,22 @@ class ResidencyTest {
                 SmallQMoe.open(
                     model,
                     Map.of(
-                        "memory.budget", THIRD_BUDGET, "residency.profile.load", noProfile.toString())))
+                        "memory.budget",
+                        THIRD_BUDGET,
+                        "residency.profile.load",
+                        noProfile.toString())))
         .hasMessageContaining("[profile.format]");
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
                     model,
-                    Map.of("memory.budget", THIRD_BUDGET, "residency.profile.save", "/no/such/file")))
+                    Map.of(
+                        "memory.budget", THIRD_BUDGET, "residency.profile.save", "/no/such/file")))
         .hasMessageContaining("[profile.write]");
     assertThatThrownBy(
-            () -> SmallQMoe.open(model, Map.of("memory.budget", THIRD_BUDGET, "weights.access", "copy")))
+            () ->
+                SmallQMoe.open(
+                    model, Map.of("memory.budget", THIRD_BUDGET, "weights.access", "copy")))
         .hasMessageContaining("exclude each other");
     assertThat(MemoryGovernors.leakReport()).isEmpty();
   }

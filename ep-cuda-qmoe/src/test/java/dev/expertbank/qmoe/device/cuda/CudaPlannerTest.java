@@ -102,8 +102,7 @@ class CudaPlannerTest {
     CudaPlanner.place(struct, WORKSPACE, run);
 
     assertThat(number(run, "tokens")).isEqualTo(3);
-    MemorySegment placedSpec =
-        run.asSlice(offset("spec"), QMoeSpecStruct.LAYOUT.byteSize());
+    MemorySegment placedSpec = run.asSlice(offset("spec"), QMoeSpecStruct.LAYOUT.byteSize());
     assertThat(placedSpec.mismatch(QMoeSpecStruct.allocate(arena, spec))).isEqualTo(-1);
     assertThat(number(run, "fused_grouping")).isEqualTo(1);
     assertThat(number(run, "tile_columns")).isEqualTo(CudaPlanner.MAX_DECODE_TOKENS);

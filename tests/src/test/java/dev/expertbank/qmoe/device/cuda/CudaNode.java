@@ -20,6 +20,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
+import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.SplittableRandom;
 
@@ -75,11 +76,11 @@ final class CudaNode implements AutoCloseable {
     gpu = MemoryDevice.Gpu.cuda(info.number());
     device = new CudaDevice(info, pinLimit, tensorsOnDevice, faults);
     bank = new ExpertBank(WeightsAccess.MAP, device);
-    QMoeNode node =
-        QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU).getFirst();
+    QMoeNode node = QMoeNode.of(OnnxModelReader.read(model), RoutingSemantics.ORT_CPU).getFirst();
     QMoeSpec spec = ((QMoeReading.Supported) node.reading()).spec();
     kernel =
-        device.prepare(spec, bank.openLayer(node.node(), spec, model.getParent()), 0);
+        device.prepare(
+            spec, bank.openLayer(node.node(), spec, Objects.requireNonNull(model.getParent())), 0);
     SplittableRandom random = new SplittableRandom(5);
     fill(input, random, 1);
     fill(router, random, 3);
@@ -122,8 +123,7 @@ final class CudaNode implements AutoCloseable {
         tokens);
   }
 
-  private Tensor tensor(
-      boolean onDevice, long address, MemorySegment host, int tokens, int width) {
+  private Tensor tensor(boolean onDevice, long address, MemorySegment host, int tokens, int width) {
     long bytes = (long) tokens * width * Float.BYTES;
     return onDevice
         ? new Values(gpu, Native.view(address, bytes), tokens, width)

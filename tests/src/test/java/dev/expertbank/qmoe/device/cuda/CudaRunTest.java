@@ -192,8 +192,7 @@ class CudaRunTest {
         node.launch(stream, TOKENS, Places.DEVICE);
         assertThat(node.device().capturing()).isTrue();
         assertThat(residency.consume())
-            .isEqualTo(
-                new ResidencyOutcome.RejectedNotSafeBoundary(SafePoint.Blocker.CAPTURING));
+            .isEqualTo(new ResidencyOutcome.RejectedNotSafeBoundary(SafePoint.Blocker.CAPTURING));
         long graph = calls.endCapture(stream);
         assertThat(node.device().capturing()).isFalse();
         assertThat(residency.metrics().residentExperts()).isZero();
@@ -335,8 +334,7 @@ class CudaRunTest {
   /** With slots, counters, staged experts, tensors on both sides and a graph. */
   private void session() {
     try (CudaNode node = node(NOTHING);
-        Residency residency =
-            residency(node, CudaNode.EXPERTS * node.device().slotGranularity())) {
+        Residency residency = residency(node, CudaNode.EXPERTS * node.device().slotGranularity())) {
       node.run(stream, CudaNode.MAX_TOKENS, Places.HOST);
       residency.consume();
       node.run(stream, TOKENS, Places.DEVICE);
