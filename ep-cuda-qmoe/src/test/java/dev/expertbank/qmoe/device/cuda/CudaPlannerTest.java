@@ -85,7 +85,8 @@ class CudaPlannerTest {
         .forEach(
             launch -> {
               assertThat(launch.shape().gridX()).isPositive();
-              assertThat(launch.shape().blockX()).isBetween(256, 288);
+              assertThat(launch.shape().blockX()).isBetween(256, 1024);
+              assertThat(launch.shape().blockX() % 32).isZero();
               assertThat(launch.shape().sharedBytes()).isBetween(1, H200.sharedBytesPerBlock());
             });
     assertThat(plan.combine().shape().sharedBytes()).isZero();
@@ -106,6 +107,7 @@ class CudaPlannerTest {
     assertThat(placedSpec.mismatch(QMoeSpecStruct.allocate(arena, spec))).isEqualTo(-1);
     assertThat(number(run, "fused_grouping")).isEqualTo(1);
     assertThat(number(run, "tile_columns")).isEqualTo(CudaPlanner.MAX_DECODE_TOKENS);
+    assertThat(number(run, "max_tiles")).isEqualTo(3 * TOP_K);
     assertThat(number(run, "zero_point_stride")).isZero();
     assertThat(address(run, "tile_count")).as("the first").isEqualTo(WORKSPACE);
     long last = address(run, "y");
