@@ -107,13 +107,17 @@ final class Devices {
 
   private static Device openCuda(
       CudaDeviceInfo info, QMoeOptions options, SessionFacts facts, FaultPlan faults) {
-    boolean tensorsOnDevice =
-        switch (options.io()) {
-          case HOST -> false;
-          case DEVICE -> true;
-          case AUTO -> isPeerOf(info, facts.cudaPeer());
-        };
-    return new CudaDevice(info, options.pinLimit(), tensorsOnDevice, faults);
+    return new CudaDevice(
+        info, options.pinLimit(), tensorsOnDevice(options.io(), info, facts), faults);
+  }
+
+  /** Whether inputs and outputs are to be in a GPU's memory. */
+  static boolean tensorsOnDevice(QMoeOptions.Io io, CudaDeviceInfo info, SessionFacts facts) {
+    return switch (io) {
+      case HOST -> false;
+      case DEVICE -> true;
+      case AUTO -> isPeerOf(info, facts.cudaPeer());
+    };
   }
 
   /** Whether ONNX Runtime's CUDA provider is known to be in the session, on the same GPU. */

@@ -1,6 +1,7 @@
 package dev.expertbank.tests;
 
 import dev.expertbank.memory.Tier;
+import dev.expertbank.qmoe.OpenDevice;
 import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Assumptions;
@@ -28,6 +29,12 @@ public final class TestDevice {
     return isHost() ? Tier.HOST : Tier.DEVICE;
   }
 
+  /** What its slots take for an expert of that many packed bytes. */
+  public static long slotBytes(long expertBytes) {
+    long granularity = OpenDevice.named(name()).slotGranularity();
+    return Math.ceilDiv(expertBytes, granularity) * granularity;
+  }
+
   /** Provider options that ask for the device. */
   public static Map<String, String> options() {
     return options(Map.of());
@@ -35,6 +42,7 @@ public final class TestDevice {
 
   /** These provider options, which ask for the device unless they name another. */
   public static Map<String, String> options(Map<String, String> others) {
+    OpenDevice.named(name());
     Map<String, String> options = new HashMap<>(others);
     options.putIfAbsent("device", name());
     return options;

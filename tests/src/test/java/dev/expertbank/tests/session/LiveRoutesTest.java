@@ -98,7 +98,7 @@ class LiveRoutesTest {
     Path saved = directory.resolve("saved.profile");
     runs(
         Map.of(
-            "memory.budget", "1MiB",
+            "memory.budget", Long.toString(RoutedModel.LAYOUT.pageableSlotBytes() / 3),
             "residency.policy", "lru",
             "residency.profile.save", saved.toString()));
     HeatTable heat = new HeatTable(RoutedModel.LAYOUT, HeatTable.Settings.DEFAULT);

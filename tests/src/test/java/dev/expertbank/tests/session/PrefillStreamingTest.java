@@ -28,7 +28,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 class PrefillStreamingTest {
   private static final int LAYERS = 2;
   private static final int EXPERTS = LAYERS * SmallQMoe.EXPERTS;
-  private static final long SLOT_BYTES = 8192;
+  private static final long SLOT_BYTES = TestDevice.slotBytes(SmallQMoe.EXPERT_BYTES);
   private static final Map<String, String> STREAMING =
       Map.of("memory.budget", Long.toString(EXPERTS * SLOT_BYTES / 4), "prefill.streaming", "on");
 

@@ -45,11 +45,14 @@ import org.junit.jupiter.api.io.TempDir;
 class ResidencyTest {
   private static final int LAYERS = 3;
 
-  /** Weights, scales and biases of both projections: (2048 + 512 + 256) + (1024 + 256 + 256). */
-  private static final long EXPERT_BYTES = 4352;
-
-  private static final long SLOT_BYTES = 8192;
+  private static final long EXPERT_BYTES = SmallQMoe.EXPERT_BYTES;
+  private static final long SLOT_BYTES = TestDevice.slotBytes(EXPERT_BYTES);
   private static final long WHOLE_BANK = LAYERS * SmallQMoe.EXPERTS * SLOT_BYTES;
+
+  /** A third of the bank. */
+  private static final long THIRD = WHOLE_BANK / 3;
+
+  private static final String THIRD_BUDGET = Long.toString(THIRD);
 
   /** Two sessions have 10,000 runs together. */
   private static final int RUNS_PER_SESSION = 5_000;
@@ -149,12 +152,12 @@ class ResidencyTest {
   void aBudgetIsGivenBackWithTheSession() throws Exception {
     try (var memory = MemoryGovernors.forDevice(TestDevice.name(), Map.of())) {
       try (var open =
-          SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
+          SmallQMoe.open(model, Map.of("memory.budget", THIRD_BUDGET, "residency.policy", "lru"))) {
         for (int i = 0; i < 4; i++) {
           run(open.session(), tokens(1, i));
         }
-        assertThat(memory.governor().usage(TestDevice.tier()).assigned()).isEqualTo(64 << 10);
-        assertThat(memory.governor().usage(TestDevice.tier()).mapped()).isEqualTo(64 << 10);
+        assertThat(memory.governor().usage(TestDevice.tier()).assigned()).isEqualTo(THIRD);
+        assertThat(memory.governor().usage(TestDevice.tier()).mapped()).isEqualTo(THIRD);
       }
       assertThat(memory.governor().usage(TestDevice.tier()).claimed()).isZero();
       assertThat(memory.governor().leakReport()).isEmpty();
@@ -208,7 +211,7 @@ class ResidencyTest {
       }
       recording.start();
       try (var open =
-          SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "residency.policy", "lru"))) {
+          SmallQMoe.open(model, Map.of("memory.budget", THIRD_BUDGET, "residency.policy", "lru"))) {
         for (int i = 0; i < 3; i++) {
           run(open.session(), tokens(1, 1));
         }
@@ -247,7 +250,7 @@ class ResidencyTest {
             .toBytes();
     float[][] router = {{1, 2, 3, 4, 5, 6, 7, 8}};
     List<float[][]> outputs = new ArrayList<>();
-    for (String budget : List.of("off", "1MiB")) {
+    for (String budget : List.of("off", "1GiB")) {
       try (var open =
           SmallQMoe.open(
               options -> SmallQMoe.ENVIRONMENT.createSession(bytes, options),
@@ -271,9 +274,10 @@ class ResidencyTest {
   @Test
   void anAutomaticBudgetTakesNoMoreThanTheDeviceHasLeft() throws Exception {
     try (var memory = MemoryGovernors.forDevice(TestDevice.name(), Map.of())) {
-      memory.governor().setLimit(TestDevice.tier(), 100_000);
+      long left = 12 * SLOT_BYTES + 1696;
+      memory.governor().setLimit(TestDevice.tier(), left);
       try (var open = SmallQMoe.open(model, Map.of("memory.budget", "auto"))) {
-        assertThat(session(open).metrics().orElseThrow().budgetBytes()).isEqualTo(100_000);
+        assertThat(session(open).metrics().orElseThrow().budgetBytes()).isEqualTo(left);
       }
     }
   }
@@ -281,7 +285,7 @@ class ResidencyTest {
   @Test
   void aClosedSessionRefusesToResize() throws Exception {
     ProviderSession session;
-    try (var open = SmallQMoe.open(model, Map.of("memory.budget", "64KiB"))) {
+    try (var open = SmallQMoe.open(model, Map.of("memory.budget", THIRD_BUDGET))) {
       session = session(open);
     }
     assertThat(session.resize(grow(1)))
@@ -351,12 +355,13 @@ class ResidencyTest {
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
-                    model, Map.of("memory.budget", "64KiB", "residency.byte-cap", "100")))
+                    model, Map.of("memory.budget", THIRD_BUDGET, "residency.byte-cap", "100")))
         .hasMessageContaining("[residency.byte-cap]");
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
-                    model, Map.of("memory.budget", "64KiB", "residency.policy", "static-profile")))
+                    model,
+                    Map.of("memory.budget", THIRD_BUDGET, "residency.policy", "static-profile")))
         .hasMessageContaining("set residency.profile.load");
     Path noProfile = Files.writeString(directory.resolve("no.profile"), "text");
     assertThatThrownBy(
@@ -364,16 +369,22 @@ class ResidencyTest {
                 SmallQMoe.open(
                     model,
                     Map.of(
-                        "memory.budget", "64KiB", "residency.profile.load", noProfile.toString())))
+                        "memory.budget",
+                        THIRD_BUDGET,
+                        "residency.profile.load",
+                        noProfile.toString())))
         .hasMessageContaining("[profile.format]");
     assertThatThrownBy(
             () ->
                 SmallQMoe.open(
                     model,
-                    Map.of("memory.budget", "64KiB", "residency.profile.save", "/no/such/file")))
+                    Map.of(
+                        "memory.budget", THIRD_BUDGET, "residency.profile.save", "/no/such/file")))
         .hasMessageContaining("[profile.write]");
     assertThatThrownBy(
-            () -> SmallQMoe.open(model, Map.of("memory.budget", "64KiB", "weights.access", "copy")))
+            () ->
+                SmallQMoe.open(
+                    model, Map.of("memory.budget", THIRD_BUDGET, "weights.access", "copy")))
         .hasMessageContaining("exclude each other");
     assertThat(MemoryGovernors.leakReport()).isEmpty();
   }

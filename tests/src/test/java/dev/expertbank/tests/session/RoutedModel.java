@@ -10,6 +10,7 @@ import dev.expertbank.model.SyntheticModel;
 import dev.expertbank.model.SyntheticModelWriter;
 import dev.expertbank.residency.LayerLayout;
 import dev.expertbank.residency.ResidencyLayout;
+import dev.expertbank.tests.TestDevice;
 import java.nio.file.Path;
 import java.util.Collections;
 import java.util.HashMap;
@@ -31,7 +32,7 @@ final class RoutedModel {
    */
   static final long EXPERT_BYTES = (1024 + 512 + 256) + (512 + 256 + 128);
 
-  static final long SLOT_BYTES = 4096;
+  static final long SLOT_BYTES = TestDevice.slotBytes(EXPERT_BYTES);
 
   static final ResidencyLayout LAYOUT =
       new ResidencyLayout(

@@ -30,6 +30,12 @@ final class SmallQMoe {
   static final int EXPERTS = 8;
   static final int TOP_K = 2;
 
+  /**
+   * Weights, scales and biases of both projections in {@link #write}, each a multiple of 64: (2048
+   * + 512 + 256) + (1024 + 256 + 256).
+   */
+  static final long EXPERT_BYTES = 4352;
+
   static final OrtEnvironment ENVIRONMENT = OrtEnvironment.getEnvironment();
 
   private SmallQMoe() {}

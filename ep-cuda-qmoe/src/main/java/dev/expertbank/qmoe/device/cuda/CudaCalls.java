@@ -58,6 +58,7 @@ final class CudaCalls {
 
   /** Other threads may make calls that a capture forbids, such as allocations. */
   private static final int CAPTURE_THREAD_LOCAL = 1;
+
   private static final int CAPTURE_STATUS_NONE = 0;
   private static final int CAPTURE_STATUS_ACTIVE = 1;
 

@@ -319,8 +319,7 @@ public final class CudaDevice implements Device {
 
   @Override
   public RouteCounters openRouteCounters(List<Integer> experts) {
-    CudaRouteCounters counters =
-        new CudaRouteCounters(context, hostMemory, runs, faults, experts);
+    CudaRouteCounters counters = new CudaRouteCounters(context, hostMemory, runs, faults, experts);
     routeCounters = counters;
     return counters;
   }

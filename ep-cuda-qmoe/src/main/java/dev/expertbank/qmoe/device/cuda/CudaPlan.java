@@ -65,10 +65,7 @@ record CudaPlan(
         struct,
         workspaceBytes(struct),
         launches(
-            struct,
-            "route",
-            Math.toIntExact(struct.get(ValueLayout.JAVA_LONG, ROUTES)),
-            functions),
+            struct, "route", Math.toIntExact(struct.get(ValueLayout.JAVA_LONG, ROUTES)), functions),
         launches(struct, "compute", COMPUTE_LAUNCHES, functions),
         Launch.of(struct.asSlice(offset("combine"), CudaPlanner.LAUNCH.byteSize()), functions));
   }

@@ -112,11 +112,7 @@ final class CudaPlanner {
       refused =
           (int)
               PLAN_RUN.invokeExact(
-                  spec.address(),
-                  zeroPoints ? 1 : 0,
-                  tokens,
-                  limits.address(),
-                  plan.address());
+                  spec.address(), zeroPoints ? 1 : 0, tokens, limits.address(), plan.address());
     } catch (Throwable e) {
       throw new IllegalStateException(e);
     }

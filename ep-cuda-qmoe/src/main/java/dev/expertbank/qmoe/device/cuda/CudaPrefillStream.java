@@ -184,12 +184,7 @@ final class CudaPrefillStream implements PrefillStream {
     private int next;
 
     Chunk(
-        CudaRun run,
-        CudaPlan plan,
-        LayerExperts experts,
-        MemorySegment rows,
-        int[] cold,
-        int end) {
+        CudaRun run, CudaPlan plan, LayerExperts experts, MemorySegment rows, int[] cold, int end) {
       this.run = run;
       this.plan = plan;
       this.experts = experts;
@@ -223,8 +218,7 @@ final class CudaPrefillStream implements PrefillStream {
       if (!broken) {
         try {
           List<CopyPiece> pieces = experts.pieces(cold[item]);
-          copies[buffer] =
-              device.copies().start(slots.get(buffer), pieces, unread.get(buffer));
+          copies[buffer] = device.copies().start(slots.get(buffer), pieces, unread.get(buffer));
           copiedBytes[buffer] = pieces.stream().mapToLong(piece -> piece.source().bytes()).sum();
         } catch (EpException e) {
           LOG.log(System.Logger.Level.WARNING, "an expert cannot be streamed", e);

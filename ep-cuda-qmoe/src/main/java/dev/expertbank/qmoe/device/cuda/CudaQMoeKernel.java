@@ -37,7 +37,8 @@ final class CudaQMoeKernel implements QMoeKernel {
   /** The experts that cannot be read in place. */
   private final int[] unreadable;
 
-  CudaQMoeKernel(CudaDevice device, CudaPlans plans, QMoeSpec spec, LayerExperts experts, int layer) {
+  CudaQMoeKernel(
+      CudaDevice device, CudaPlans plans, QMoeSpec spec, LayerExperts experts, int layer) {
     this.device = device;
     this.plans = plans;
     this.experts = experts;
@@ -46,8 +47,7 @@ final class CudaQMoeKernel implements QMoeKernel {
     this.topK = spec.topK();
     this.tokenBytes = spec.ioType().bytes(spec.hidden());
     this.routerBytes = spec.ioType().bytes(spec.experts());
-    unreadable =
-        IntStream.range(0, expertCount).filter(e -> !experts.isReadInPlace(e)).toArray();
+    unreadable = IntStream.range(0, expertCount).filter(e -> !experts.isReadInPlace(e)).toArray();
     if (unreadable.length > 0) {
       device.reserveStagingSlots(packedBytes(experts.pieces(unreadable[0])));
     }

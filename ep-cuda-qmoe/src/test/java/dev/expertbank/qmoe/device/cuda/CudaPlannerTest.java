@@ -85,7 +85,8 @@ class CudaPlannerTest {
         .forEach(
             launch -> {
               assertThat(launch.shape().gridX()).isPositive();
-              assertThat(launch.shape().blockX()).isBetween(256, 288);
+              assertThat(launch.shape().blockX()).isBetween(256, 1024);
+              assertThat(launch.shape().blockX() % 32).isZero();
               assertThat(launch.shape().sharedBytes()).isBetween(1, H200.sharedBytesPerBlock());
             });
     assertThat(plan.combine().shape().sharedBytes()).isZero();
@@ -102,11 +103,11 @@ class CudaPlannerTest {
     CudaPlanner.place(struct, WORKSPACE, run);
 
     assertThat(number(run, "tokens")).isEqualTo(3);
-    MemorySegment placedSpec =
-        run.asSlice(offset("spec"), QMoeSpecStruct.LAYOUT.byteSize());
+    MemorySegment placedSpec = run.asSlice(offset("spec"), QMoeSpecStruct.LAYOUT.byteSize());
     assertThat(placedSpec.mismatch(QMoeSpecStruct.allocate(arena, spec))).isEqualTo(-1);
     assertThat(number(run, "fused_grouping")).isEqualTo(1);
     assertThat(number(run, "tile_columns")).isEqualTo(CudaPlanner.MAX_DECODE_TOKENS);
+    assertThat(number(run, "max_tiles")).isEqualTo(3 * TOP_K);
     assertThat(number(run, "zero_point_stride")).isZero();
     assertThat(address(run, "tile_count")).as("the first").isEqualTo(WORKSPACE);
     long last = address(run, "y");

@@ -58,19 +58,7 @@ class CudaProbeTest {
 
   private static CudaDeviceInfo device(int number, int major, int minor) {
     return new CudaDeviceInfo(
-        number,
-        "Any",
-        major,
-        minor,
-        132,
-        232448,
-        233472,
-        1L << 37,
-        false,
-        true,
-        true,
-        true,
-        true,
+        number, "Any", major, minor, 132, 232448, 233472, 1L << 37, false, true, true, true, true,
         true);
   }
 }
