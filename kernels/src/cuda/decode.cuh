@@ -86,33 +86,34 @@ struct DecodeLayout {
         stages = reinterpret_cast<uint8_t *>(sums + 2 * WARPS * TILE_ROWS * COLUMNS);
     }
 
+    /* What a kernel before the one before has written is read past the cache of the multiprocessor, which may be older. */
     __device__ __forceinline__ void find(int2 entry, Tokens &found) const {
         found.expert = entry.x >= run.first_expert && entry.x < run.end_expert ? entry.x : -1;
         found.first = entry.y;
-        found.own = matrix_of(run.run_rows[entry.x], step.matrix);
-        found.fc3 = matrix_of(run.run_rows[entry.x], 2);
-        int left = run.expert_count[entry.x] - entry.y;
+        found.own = matrix_past_cache(run.run_rows[entry.x], step.matrix);
+        found.fc3 = matrix_past_cache(run.run_rows[entry.x], 2);
+        int left = __ldcg(run.expert_count + entry.x) - entry.y;
         found.columns = left < COLUMNS ? left : COLUMNS;
     }
 
     __device__ __forceinline__ int route(int2 entry, int column) const {
-        return run.expert_list[(int64_t)entry.x * run.tokens + entry.y + column];
+        return __ldcg(run.expert_list + (int64_t)entry.x * run.tokens + entry.y + column);
     }
 
     /* By all threads, before anything is looked up. Entries beyond the last are read, but not looked at. */
     __device__ __forceinline__ void find_all() {
         const int2 *entries = reinterpret_cast<const int2 *>(run.tile_expert);
         int most = run.max_tiles < KNOWN_TILES ? run.max_tiles : KNOWN_TILES;
-        int count = run.tile_count[0];
+        int count = __ldcg(run.tile_count);
         tiles = count * step.tiles;
         for (int i = threadIdx.x; i < most * (COLUMNS + 1); i += blockDim.x) {
             int tile = i % most;
             int column = i / most - 1;
-            int2 entry = entries[tile];
+            int2 entry = __ldcg(entries + tile);
             if (tile < count) {
                 if (column < 0) {
                     find(entry, known[tile]);
-                } else if (entry.y + column < run.expert_count[entry.x]) {
+                } else if (entry.y + column < __ldcg(run.expert_count + entry.x)) {
                     known[tile].route[column] = route(entry, column);
                 }
             }
@@ -220,7 +221,7 @@ struct DecodeFiller {
             route = lane < columns ? known.route[lane] : 0;
             return;
         }
-        int2 entry = reinterpret_cast<const int2 *>(run.tile_expert)[token_tile];
+        int2 entry = __ldcg(reinterpret_cast<const int2 *>(run.tile_expert) + token_tile);
         typename Layout::Tokens found;
         at.find(entry, found);
         mine = found.expert >= 0;
@@ -526,7 +527,7 @@ struct Decoder {
                 uint4 values[PARTS];
 #pragma unroll
                 for (int part = 0; part < PARTS; part++) {
-                    values[part] = __ldg(reinterpret_cast<const uint4 *>(x[n] + part * activations.part_stride));
+                    values[part] = *reinterpret_cast<const uint4 *>(x[n] + part * activations.part_stride);
                 }
                 weights.multiply(values, total[n]);
             }
@@ -580,7 +581,12 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
         init_barrier(at.empty + threadIdx.x, WARPS);
     }
     fence_barriers();
-    follow_the_kernel_before();
+    /* What fc2 copies does not depend on fc1, only what it multiplies with: it starts to copy while fc1 still ends. */
+    bool early = run.step == EB_CUDA_FC2;
+    if (!early) {
+        await_the_kernel_before();
+    }
+    let_the_next_kernel_start();
     at.find_all();
     __syncthreads();
     if (threadIdx.x >= EB_CUDA_THREADS) {
@@ -602,6 +608,9 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
             }
         }
         return;
+    }
+    if (early) {
+        await_the_kernel_before();
     }
     const Decoder<IO, BITS, COLUMN_TILES> decoder(at);
     float total[COLUMN_TILES][4] = {};

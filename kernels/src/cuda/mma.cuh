@@ -76,14 +76,25 @@ __device__ __forceinline__ void await_stage_copies(int under_way) {
 }
 
 /*
- * The kernels of a run follow each other so closely that one starts while the one before still ends: each waits here before it
- * reads what others have written, and lets the next one start.
+ * The kernels of a run follow each other so closely that one can start while the one before still ends. Each waits here
+ * before it reads what the one before has written ...
  */
-__device__ __forceinline__ void follow_the_kernel_before() {
+__device__ __forceinline__ void await_the_kernel_before() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/* ... and then lets the next one start, which so finds complete whatever was before this one. */
+__device__ __forceinline__ void let_the_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void follow_the_kernel_before() {
+    await_the_kernel_before();
+    let_the_next_kernel_start();
 }
 
 /* Bytes to copy: a multiple of 16, as are both addresses. */

@@ -18,6 +18,14 @@ __device__ __forceinline__ Matrix matrix_of(const eb_expert_row &row, int which)
             static_cast<const uint8_t *>(row.zero_point[which]), static_cast<const uint8_t *>(row.bias[which])};
 }
 
+__device__ __forceinline__ Matrix matrix_past_cache(const eb_expert_row &row, int which) {
+    const unsigned long long *addresses = reinterpret_cast<const unsigned long long *>(&row);
+    return {reinterpret_cast<const uint8_t *>(__ldcg(addresses + which)),
+            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 3 + which)),
+            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 6 + which)),
+            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 9 + which))};
+}
+
 __device__ __forceinline__ int scale_bytes(const eb_qmoe_spec &spec) {
     return spec.scale_type == EB_FLOAT ? 4 : 2;
 }
