@@ -2,6 +2,7 @@ package dev.expertbank.qmoe.device.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.expertbank.qmoe.bank.AddressTable;
 import dev.expertbank.qmoe.device.QMoeSpecStruct;
 import dev.expertbank.spi.ElementType;
 import dev.expertbank.spi.qmoe.Activation;
@@ -114,6 +115,9 @@ class CudaPlannerTest {
     for (String field : List.of("run_rows", "expert_count", "x", "inner", "y")) {
       assertThat(address(run, field)).isGreaterThan(WORKSPACE).isLessThanOrEqualTo(last);
     }
+    assertThat(address(run, "route_expert") - address(run, "run_rows"))
+        .isEqualTo(spec.experts() * AddressTable.ROW_BYTES);
+    assertThat(address(run, "expert_list") - address(run, "expert_count")).isEqualTo(256);
     long lastBytes = 3L * TOP_K * spec.hidden() * Float.BYTES;
     assertThat(plan.workspaceBytes())
         .isBetween(last - WORKSPACE + lastBytes, last - WORKSPACE + lastBytes + 255);
