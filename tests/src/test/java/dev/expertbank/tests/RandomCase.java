@@ -3,6 +3,7 @@ package dev.expertbank.tests;
 import dev.expertbank.model.Sm80Encoder;
 import dev.expertbank.spi.AttributeValue;
 import dev.expertbank.spi.ElementType;
+import dev.expertbank.spi.qmoe.WeightLayout;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -25,6 +26,11 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       List.of(ElementType.FLOAT, ElementType.FLOAT16, ElementType.BFLOAT16);
   private static final List<Integer> ROWS = List.of(0, 1, 2, 3, 5, 8, 17, 33, 70);
   private static final List<Integer> BLOCK_SIZES = List.of(0, 0, 16, 16, 32, 64, 128);
+
+  private static final List<Integer> SM80_BLOCK_SIZES =
+      BLOCK_SIZES.stream()
+          .filter(size -> size == 0 || size >= WeightLayout.SM80_MIN_BLOCK)
+          .toList();
   private static final int MAX_WIDTH = 80;
   private static final int MAX_EXPERTS = 9;
 
@@ -103,7 +109,7 @@ record RandomCase(long seed, MoeNode node, Routing routing, int oddSlot) {
       this.topK = chance(4) ? experts : 1 + random.nextInt(experts);
       this.hidden = width();
       this.inter = width();
-      this.blockSize = pick(BLOCK_SIZES);
+      this.blockSize = pick(sm80 ? SM80_BLOCK_SIZES : BLOCK_SIZES);
       this.ioType = pick(FLOATING);
       this.scaleType = pick(FLOATING);
       this.routing = chance(3) ? Routing.ORT_CUDA : Routing.ORT_CPU_QMOE;

@@ -31,6 +31,18 @@ record QMoeWeights(QMoeOperands operands, QMoeGeometry geometry, QMoeAttributes 
               + attributes.bits()
               + REPACK);
     }
+    if (layout == WeightLayout.SM80
+        && attributes.blockSize() != 0
+        && attributes.blockSize() < WeightLayout.SM80_MIN_BLOCK) {
+      throw new Refusal(
+          "qmoe.layout",
+          cause(attributes)
+              + ", whose kernels know blocks of "
+              + WeightLayout.SM80_MIN_BLOCK
+              + " weights and more, but block_size is "
+              + attributes.blockSize()
+              + REPACK);
+    }
   }
 
   /**

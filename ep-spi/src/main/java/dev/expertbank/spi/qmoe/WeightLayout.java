@@ -22,4 +22,7 @@ public enum WeightLayout {
 
   /** K is a multiple of it in {@link #SM80}. */
   public static final int SM80_TILE = 64;
+
+  /** Blocks that share a scale have at least so many weights in {@link #SM80}. */
+  public static final int SM80_MIN_BLOCK = 32;
 }

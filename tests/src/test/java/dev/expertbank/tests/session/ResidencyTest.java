@@ -299,7 +299,13 @@ class ResidencyTest {
     List<float[][]> expected = expected(4);
     long limit = WHOLE_BANK;
     Map<String, String> options =
-        Map.of("memory.budget", Long.toString(limit / 2), "residency.policy", "lru");
+        Map.of(
+            "memory.budget",
+            Long.toString(limit / 2),
+            "residency.policy",
+            "lru",
+            "prefill.streaming",
+            "off");
     try (var memory =
             MemoryGovernors.forDevice(TestDevice.name(), Map.of(TestDevice.tier(), limit));
         var first = SmallQMoe.open(model, options);
