@@ -1,11 +1,13 @@
 #!/bin/sh
-# Builds the kernels that only benchmarks launch into OUT, a fatbin for each source; does nothing where nvcc is not.
-# usage: bench-cuda.sh OUT        (environment: NVCC)
+# Builds what only tests and benchmarks of a GPU need into OUT: kernels, a fatbin for each source, and, into OUT/native,
+# the programs qmoe_cuda_test and qmoe_cuda_bench, which need no Java. Does nothing where nvcc is not.
+# usage: bench-cuda.sh OUT        (environment: CC, NVCC)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/native.sh"
 nvcc=${NVCC:-nvcc}
 command -v "$nvcc" >/dev/null 2>&1 || exit 0
+mkdir -p "$1/native"
 codes=""
 for code in $cuda_architectures; do
   codes="$codes -gencode arch=compute_$code,code=sm_$code"
@@ -17,3 +19,13 @@ for source in "$here"/src/bench/*.cu; do
     "$nvcc" -std=c++17 -O3 -fatbin $codes -o "$target" "$source"
   fi
 done
+
+# The headers of the CUDA that nvcc belongs to, by its own word, because nvcc may be a link or a script.
+toolkit=$("$nvcc" --dryrun -x cu -c /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
+headers=${toolkit:-/usr/local/cuda}/include
+[ -f "$headers/cuda.h" ] || headers=${toolkit:-/usr/local/cuda}/targets/x86_64-linux/include
+native="$warnings -O2 -D_POSIX_C_SOURCE=200809L -I$headers"
+out=$(cd "$1/native" && pwd)
+cd "$here/src"
+$cc $native -o "$out/qmoe_cuda_test" test/qmoe_cuda_test.c test/cuda_harness.c test/model.c test/reference.c cuda/plan.c -lm -ldl
+$cc $native -o "$out/qmoe_cuda_bench" bench/qmoe_cuda_bench.c test/cuda_harness.c cuda/plan.c -lm -ldl
