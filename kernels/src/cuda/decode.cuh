@@ -1,9 +1,9 @@
 /*
  * Few tokens for each expert: every weight is read once and multiplied with all of an expert's tokens. Bound by memory.
  *
- * A block takes tiles of 16 rows of one expert, one after the other. A warp of its own streams whole rows through shared
- * memory (long reads of consecutive bytes, which PCIe needs as much as device memory does); the others share the groups of a
- * stage among them, and add their sums in a fixed order.
+ * A block takes tiles of 16 rows of one expert, one after the other. Two of its warps stream whole rows through shared memory
+ * (long reads of consecutive bytes, which PCIe needs as much as device memory does); the others share the groups of a stage
+ * among them, and add their sums in a fixed order.
  */
 #ifndef EXPERTBANK_DECODE_CUH
 #define EXPERTBANK_DECODE_CUH
@@ -26,7 +26,7 @@ struct StageInfo {
     int whole;                      /* every row exists */
     int route[COLUMNS];
     int row[COLUMNS];               /* of the activations */
-    int weight_at[TILE_ROWS];       /* by place, in the stage: the row's first group, */
+    int weight_at[TILE_ROWS];       /* by place, in the stage: the row's first group */
     int scale_at[TILE_ROWS];        /* -1: there is no such row */
     int zero_point_at[TILE_ROWS];   /* -1: there are none */
     int bias_at[TILE_ROWS];         /* -1: there are none */
@@ -261,8 +261,14 @@ struct DecodeFiller {
         }
     };
 
+    /* How many of `rows` rows from one on exist. */
+    __device__ __forceinline__ int existing(const TileRow &row, int rows) const {
+        int left = at.step.arrangement == ROWS_HALVES ? at.step.rows / 2 - row_tile * 8 : at.step.rows - row.row;
+        return left < rows ? left : rows;
+    }
+
     /*
-     * tensor: the step's own, or fc3's. of_row: bytes of a row. begin, length: of a row, what the stage has. region: where the
+     * Of `rows` rows from an ordinal on. of_row: bytes of a row. begin, length: of a row, what the stage has. region: where the
      * stage has room for it.
      */
     __device__ __forceinline__ Span span(const uint8_t *own_tensor, const uint8_t *fc3_tensor, int ordinal, int rows,
@@ -270,12 +276,12 @@ struct DecodeFiller {
         TileRow row = row_at(ordinal);
         const uint8_t *tensor = row.fc3 ? fc3_tensor : own_tensor;
         const uint8_t *wanted = tensor + (int64_t)row.row * of_row + begin;
-        int left = at.step.arrangement == ROWS_HALVES ? at.step.rows / 2 - row_tile * 8 : at.step.rows - row.row;
-        left = left < rows ? left : rows;
         int beside = misalignment(wanted);
         Span s;
         s.from = wanted - beside;
-        s.bytes = row.valid && tensor != nullptr ? round_up(beside + (left - 1) * of_row + length, 16) : 0;
+        s.bytes = row.valid && tensor != nullptr
+                      ? round_up(beside + (existing(row, rows) - 1) * of_row + length, 16)
+                      : 0;
         s.to = region;
         s.first = region + beside;
         return s;
@@ -315,8 +321,8 @@ struct DecodeFiller {
         }
         /* Packed along the rows. */
         TileRow row = row_at(index * span_rows);
-        Span s = span(own.zero_point, fc3.zero_point, index * span_rows, 1, 0, row.row * BITS / 8, span_rows, region);
-        return s;
+        int bits = row.row * BITS % 8 + existing(row, span_rows) * BITS;
+        return span(own.zero_point, fc3.zero_point, index * span_rows, 1, 0, row.row * BITS / 8, (bits + 7) / 8, region);
     }
 
     /* Of the two halves of a tile. */
