@@ -192,6 +192,10 @@ public final class ResidencyBoundary {
     WindowUse use = account(window);
     totals = totals.plus(use);
     heat.add(window, boundary);
+    if (ledger.isComplete()) {
+      // Whatever a policy would say, there is nothing to move: no plan is made.
+      return new Applied(epoch, Extent.NOTHING, 0, use, mover.takeMoves(), List.of());
+    }
     ResidencyPlan plan =
         ResidencyPlanner.plan(
             policy, new ResidencySnapshot(ledger, heat, window, boundary, settings.byteCap()));

@@ -2,6 +2,7 @@ package dev.expertbank.residency;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -21,6 +22,9 @@ public final class ResidencyLedger {
   private final ResidencyState[] states;
   private final long[] residentSince;
   private final Map<Long, Integer> slotsByClass = new TreeMap<>();
+  private final Map<ResidencyState, Integer> counts = new EnumMap<>(ResidencyState.class);
+  private final int pageable;
+  private long residentBytes;
   private long budgetBytes;
   private long committedBytes;
   private long quarantinedBytes;
@@ -31,6 +35,8 @@ public final class ResidencyLedger {
     this.layout = layout;
     states = new ResidencyState[layout.keys().size()];
     Arrays.fill(states, ResidencyState.COLD);
+    counts.put(ResidencyState.COLD, states.length);
+    pageable = (int) layout.keys().stream().filter(key -> layout.layer(key).isPageable()).count();
     residentSince = new long[states.length];
     setBudget(budgetBytes);
   }
@@ -62,6 +68,21 @@ public final class ResidencyLedger {
       }
     }
     return found;
+  }
+
+  /** How many experts are in that state. */
+  public int count(ResidencyState state) {
+    return counts.getOrDefault(state, 0);
+  }
+
+  /** Whether all that can be resident is, so that there is nothing left to move. */
+  boolean isComplete() {
+    return count(ResidencyState.RESIDENT) == pageable;
+  }
+
+  /** Bytes of the resident experts, without what their slots have beyond them. */
+  public long residentBytes() {
+    return residentBytes;
   }
 
   public long budgetBytes() {
@@ -156,6 +177,11 @@ public final class ResidencyLedger {
           key + " is " + states[index] + ", not " + from + ": it cannot become " + to);
     }
     states[index] = to;
+    counts.merge(from, -1, Integer::sum);
+    counts.merge(to, 1, Integer::sum);
+    long bytes = layout.layer(key).expertBytes();
+    residentBytes += to == ResidencyState.RESIDENT ? bytes : 0;
+    residentBytes -= from == ResidencyState.RESIDENT ? bytes : 0;
   }
 
   private void commit(ExpertKey key, int slots) {

@@ -8,6 +8,6 @@ public interface ResidencyPolicy {
   /** The name that option {@code residency.policy} knows it by. */
   String name();
 
-  /** Called once at each boundary that had routes. */
+  /** Called once at each boundary that had routes, unless all that can be resident is. */
   ResidencyDecision decide(ResidencySnapshot snapshot);
 }

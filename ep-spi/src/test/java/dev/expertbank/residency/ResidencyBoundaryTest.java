@@ -131,6 +131,28 @@ class ResidencyBoundaryTest {
   }
 
   @Test
+  void thePolicyIsNotAskedOnceEverythingIsResidentAndAgainAfterAnEviction() {
+    ledger.setBudget(8 * 16);
+    List<Long> asked = new ArrayList<>();
+    boundary =
+        boundary(
+            1000,
+            snapshot -> {
+              asked.add(snapshot.boundary());
+              return layout.keys();
+            });
+    boundary.arm();
+    run(0, 0);
+    run(0, 0);
+    assertThat(ledger.count(ResidencyState.RESIDENT)).isEqualTo(8);
+    assertThat(run(0, 0).use()).isEqualTo(new WindowUse(1, 2, 0, 20, 0));
+    assertThat(asked).containsExactly(0L, 1L);
+    ledger.evict(key(1, 3));
+    assertThat(run(0, 0).moves().started()).isEqualTo(1);
+    assertThat(asked).containsExactly(0L, 1L, 3L);
+  }
+
+  @Test
   void theByteCapMakesAPartialOutcomeThatTheNextBoundaryCompletes() {
     boundary = armed(15);
     wanted = keys(0, 0, 0, 1);

@@ -120,6 +120,20 @@ class ResidencyLedgerTest {
   }
 
   @Test
+  void theLedgerIsCompleteWhenAllThatIsPageableIsResident() {
+    ledger.setBudget(layout.pageableSlotBytes());
+    for (ExpertKey key : layout.keys().subList(0, 8)) {
+      assertThat(ledger.isComplete()).isFalse();
+      ledger.startFill(key);
+      assertThat(ledger.isComplete()).isFalse();
+      ledger.publish(key, 0);
+    }
+    assertThat(ledger.isComplete()).isTrue();
+    ledger.evict(SMALL);
+    assertThat(ledger.isComplete()).isFalse();
+  }
+
+  @Test
   void committedBytesStayWithinTheBudgetUnderRandomTransitions() {
     Random random = new Random(11);
     for (int step = 0; step < 20_000; step++) {
@@ -134,6 +148,14 @@ class ResidencyLedgerTest {
               .mapToLong(any -> layout.layer(any).slotBytes())
               .sum();
       assertThat(ledger.committedBytes()).isEqualTo(charged).isBetween(0L, 1000L);
+      for (ResidencyState state : ResidencyState.values()) {
+        assertThat(ledger.count(state)).isEqualTo(ledger.keysIn(state).size());
+      }
+      assertThat(ledger.residentBytes())
+          .isEqualTo(
+              ledger.keysIn(ResidencyState.RESIDENT).stream()
+                  .mapToLong(any -> layout.layer(any).expertBytes())
+                  .sum());
     }
     assertThat(ledger.peakCommittedBytes()).isEqualTo(1000);
   }

@@ -10,7 +10,6 @@ import dev.expertbank.qmoe.device.RouteCounters;
 import dev.expertbank.qmoe.events.BoundaryEvent;
 import dev.expertbank.qmoe.events.ResizeEvent;
 import dev.expertbank.residency.BudgetLease;
-import dev.expertbank.residency.ExpertKey;
 import dev.expertbank.residency.HeatProfile;
 import dev.expertbank.residency.HeatProfileText;
 import dev.expertbank.residency.HeatTable;
@@ -247,8 +246,7 @@ public final class Residency implements AutoCloseable {
   }
 
   private SafePoint safePoint() {
-    return new SafePoint(
-        device.capturing(), ledger.keysIn(ResidencyState.FILLING).size(), 0, false, 0);
+    return new SafePoint(device.capturing(), ledger.count(ResidencyState.FILLING), 0, false, 0);
   }
 
   private void settle() {
@@ -274,18 +272,17 @@ public final class Residency implements AutoCloseable {
   }
 
   private ResidencyMetrics snapshot() {
-    List<ExpertKey> resident = ledger.keysIn(ResidencyState.RESIDENT);
     return new ResidencyMetrics(
         boundary.totals().use().byteHitRate(),
         boundary.isArmed(),
         boundary.totals(),
-        resident.stream().mapToLong(key -> ledger.layout().layer(key).expertBytes()).sum(),
+        ledger.residentBytes(),
         ledger.budgetBytes(),
         ledger.committedBytes(),
         ledger.peakCommittedBytes(),
         budget.allowance().mapped(),
-        resident.size(),
-        ledger.keysIn(ResidencyState.QUARANTINED).size(),
+        ledger.count(ResidencyState.RESIDENT),
+        ledger.count(ResidencyState.QUARANTINED),
         ledger.quarantinedBytes(),
         slots.waitNanos(),
         prefill.map(Prefill::metrics).orElse(PrefillStreamMetrics.NONE),
