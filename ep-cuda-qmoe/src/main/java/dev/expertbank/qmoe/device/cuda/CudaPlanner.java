@@ -1,15 +1,14 @@
 package dev.expertbank.qmoe.device.cuda;
 
 import dev.expertbank.natives.Native;
-import dev.expertbank.natives.NativeLibrary;
 import dev.expertbank.qmoe.bank.AddressTable;
+import dev.expertbank.qmoe.device.KernelLibrary;
 import dev.expertbank.qmoe.device.QMoeSpecStruct;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
-import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.util.Optional;
@@ -55,11 +54,10 @@ final class CudaPlanner {
           ValueLayout.JAVA_INT.withName("shared_bytes_per_block"),
           ValueLayout.JAVA_INT.withName("shared_bytes_per_multiprocessor"));
 
-  private static final SymbolLookup LIBRARY =
-      Native.library(NativeLibrary.extract("expertbank_qmoe_cuda"));
+  private static final KernelLibrary LIBRARY = new KernelLibrary("expertbank_qmoe_cuda");
 
   private static final MethodHandle PLAN_RUN =
-      link(
+      LIBRARY.link(
           "expertbank_cuda_plan",
           FunctionDescriptor.of(
               ValueLayout.JAVA_INT,
@@ -70,18 +68,23 @@ final class CudaPlanner {
               ValueLayout.JAVA_LONG));
 
   private static final MethodHandle PLACE =
-      link(
+      LIBRARY.link(
           "expertbank_cuda_place",
           FunctionDescriptor.ofVoid(
               ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
 
   private static final MethodHandle KERNEL_NAME =
-      link(
+      LIBRARY.link(
           "expertbank_cuda_kernel_name",
           FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
 
   static {
-    checkAbi();
+    LIBRARY.checkAbi(
+        "expertbank_cuda_abi",
+        AddressTable.ROW_BYTES,
+        QMoeSpecStruct.LAYOUT.byteSize(),
+        CudaRun.LAYOUT.byteSize(),
+        PLAN.byteSize());
   }
 
   private CudaPlanner() {}
@@ -137,43 +140,6 @@ final class CudaPlanner {
   static String kernelName(int kernel) {
     try {
       return Native.string((long) KERNEL_NAME.invokeExact(kernel));
-    } catch (Throwable e) {
-      throw new IllegalStateException(e);
-    }
-  }
-
-  private static MethodHandle link(String name, FunctionDescriptor descriptor) {
-    return Native.link(LIBRARY.findOrThrow(name).address(), descriptor);
-  }
-
-  /** A mirror that has drifted from the header would corrupt memory: refuse to run at all. */
-  private static void checkAbi() {
-    MethodHandle abi =
-        link("expertbank_cuda_abi", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG));
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment sizes = arena.allocate(ValueLayout.JAVA_LONG, 4);
-      abi.invokeExact(sizes.address());
-      long[] found = sizes.toArray(ValueLayout.JAVA_LONG);
-      long[] expected = {
-        AddressTable.ROW_BYTES,
-        QMoeSpecStruct.LAYOUT.byteSize(),
-        CudaRun.LAYOUT.byteSize(),
-        PLAN.byteSize()
-      };
-      for (int i = 0; i < expected.length; i++) {
-        if (found[i] != expected[i]) {
-          throw new LinkageError(
-              "structure "
-                  + i
-                  + " of the CUDA kernels has "
-                  + found[i]
-                  + " bytes, this version was built for "
-                  + expected[i]
-                  + ": use matching jars");
-        }
-      }
-    } catch (RuntimeException | Error e) {
-      throw e;
     } catch (Throwable e) {
       throw new IllegalStateException(e);
     }

@@ -2,7 +2,7 @@ package dev.expertbank.qmoe.device.cuda;
 
 import dev.expertbank.qmoe.device.FaultPlan.Operation;
 import dev.expertbank.qmoe.device.RouteCounters;
-import dev.expertbank.residency.RouteWindow;
+import dev.expertbank.qmoe.device.RouteRecord;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
@@ -16,7 +16,7 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
   private final MemorySegment copy;
   private final long record;
   private final long stream;
-  private final long[] layerOffset;
+  private final RouteRecord layout;
   private volatile boolean armed;
 
   /**
@@ -35,13 +35,8 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
     this.runs = runs;
     this.faults = faults;
     calls = context.calls();
-    layerOffset = new long[experts.size()];
-    long words = RouteWindow.Header.LENGTH;
-    for (int layer = 0; layer < layerOffset.length; layer++) {
-      layerOffset[layer] = words * Integer.BYTES;
-      words += experts.get(layer);
-    }
-    copy = hostMemory.allocate(words * Integer.BYTES);
+    layout = new RouteRecord(experts);
+    copy = hostMemory.allocate(layout.byteSize());
     try (var _ = context.makeCurrentRelaxed()) {
       record = context.memory().allocate(copy.byteSize());
       try {
@@ -70,7 +65,7 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
 
   /** The address of a layer's counters. */
   long counts(int layer) {
-    return record + layerOffset[layer];
+    return record + layout.offset(layer);
   }
 
   @Override

@@ -2,7 +2,7 @@ package dev.expertbank.qmoe.device.host;
 
 import dev.expertbank.qmoe.device.FaultPlan;
 import dev.expertbank.qmoe.device.RouteCounters;
-import dev.expertbank.residency.RouteWindow;
+import dev.expertbank.qmoe.device.RouteRecord;
 import dev.expertbank.spi.EpException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -14,18 +14,13 @@ final class HostRouteCounters implements RouteCounters, AutoCloseable {
   private final FaultPlan faults;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment record;
-  private final long[] layerOffset;
+  private final RouteRecord layout;
   private volatile boolean armed;
 
   HostRouteCounters(List<Integer> experts, FaultPlan faults) {
     this.faults = faults;
-    layerOffset = new long[experts.size()];
-    long words = RouteWindow.Header.LENGTH;
-    for (int layer = 0; layer < layerOffset.length; layer++) {
-      layerOffset[layer] = words * Integer.BYTES;
-      words += experts.get(layer);
-    }
-    record = arena.allocate(words * Integer.BYTES, 64);
+    layout = new RouteRecord(experts);
+    record = arena.allocate(layout.byteSize(), 64);
   }
 
   @Override
@@ -45,7 +40,7 @@ final class HostRouteCounters implements RouteCounters, AutoCloseable {
 
   /** The address of a layer's counters. */
   long counts(int layer) {
-    return record.address() + layerOffset[layer];
+    return record.address() + layout.offset(layer);
   }
 
   @Override
