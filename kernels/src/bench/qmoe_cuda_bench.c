@@ -43,8 +43,10 @@ static double finish_timing(int runs) {
 }
 
 static double read_bandwidth(CUfunction kernel, uint64_t from, uint64_t bytes, CUdeviceptr out) {
-    uint64_t count = bytes / 16;
-    void *parameters[] = {&from, &count, &out};
+    struct {
+        uint64_t from, count, out;
+    } run = {from, bytes / 16, out};
+    void *parameters[] = {&run};
     double best = 0;
     for (int i = 0; i < 4; i++) {
         CHECK(gpuRecord(begin, stream));
@@ -112,7 +114,7 @@ struct layer {
 
 static struct layer all[MAX_LAYERS];
 static eb_expert_row *tables;
-static CUdeviceptr input, output, router;
+static CUdeviceptr input, output, router, window;
 
 static void prepare(int tokens) {
     int64_t count = (int64_t)layers * tokens * spec.experts;
@@ -143,8 +145,12 @@ static void prepare(int tokens) {
         layer->run.output = ON_DEVICE(output);
         layer->run.router = ON_DEVICE(router + (uint64_t)l * (uint64_t)tokens * (uint64_t)spec.experts * 2);
         layer->run.end_expert = spec.experts;
+        layer->run.window_header = ON_DEVICE(window);
+        layer->run.window_counts = (uint32_t *)ON_DEVICE(window) + EB_WINDOW_HEADER_WORDS + l * spec.experts;
         expertbank_cuda_place(&layer->plan, layer->workspace, &layer->run);
     }
+    /* The stream does not wait for what was copied and set outside of it. */
+    CHECK(gpuSynchronize());
 }
 
 enum part { ROUTE = 1, FC1 = 2, FC2 = 4, COMBINE = 8 };
@@ -242,6 +248,9 @@ int main(int count, char **arguments) {
     CHECK(gpuAlloc(&input, (size_t)MAX_TOKENS * (size_t)spec.hidden * 2));
     CHECK(gpuSet(input, 0x2c, (size_t)MAX_TOKENS * (size_t)spec.hidden * 2));
     CHECK(gpuAlloc(&output, (size_t)MAX_TOKENS * (size_t)spec.hidden * 2));
+    size_t window_bytes = 4 * ((size_t)EB_WINDOW_HEADER_WORDS + (size_t)(layers * spec.experts));
+    CHECK(gpuAlloc(&window, window_bytes));
+    CHECK(gpuSet(window, 0, window_bytes));
     CHECK(gpuAlloc(&router, (size_t)layers * MAX_TOKENS * (size_t)spec.experts * 2));
     double device_rate = read_bandwidth(read, resident, bytes, output);
     double host_rate = read_bandwidth(read, (uint64_t)(uintptr_t)cold, bytes < 4000000000u ? bytes : 4000000000u, output);

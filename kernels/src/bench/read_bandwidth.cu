@@ -1,7 +1,15 @@
 /* Reads memory, for what reading in place and from device memory can reach at best. */
 #include <cstdint>
 
-extern "C" __global__ void __launch_bounds__(256) eb_read_bandwidth(const uint4 *data, uint64_t count, uint32_t *out) {
+struct read_run {
+    const uint4 *data;
+    uint64_t count;
+    uint32_t *out;
+};
+
+extern "C" __global__ void __launch_bounds__(256) eb_read_bandwidth(const __grid_constant__ read_run run) {
+    const uint4 *data = run.data;
+    uint64_t count = run.count;
     uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
     uint64_t at = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t sum = 0;
@@ -18,6 +26,6 @@ extern "C" __global__ void __launch_bounds__(256) eb_read_bandwidth(const uint4 
     }
     /* Never true for every thread, and the compiler does not know it. */
     if (sum == 0x12345678u) {
-        *out = sum;
+        *run.out = sum;
     }
 }

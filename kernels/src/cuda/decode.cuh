@@ -175,14 +175,14 @@ struct Decoder {
 
 #if __CUDA_ARCH__ >= 900
 
-/* The last warp fills, the others multiply; barriers hand the stages over. */
+/* The last warps fill, the others multiply; barriers hand the stages over. */
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
     extern __shared__ __align__(128) uint8_t shared[];
     DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
     if ((int)threadIdx.x < run.stages) {
-        init_barrier(at.full + threadIdx.x, 32 + 1);
-        init_barrier(at.empty + threadIdx.x, WARPS);
+        init_barrier(at.full + threadIdx.x, 32);
+        init_barrier(at.empty + threadIdx.x, 32 * WARPS);
     }
     fence_barriers();
     /* What fc2 copies does not depend on fc1, only what it multiplies with: it starts to copy while fc1 still ends. */
@@ -201,15 +201,12 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
             typename DecodeFiller<BITS, COLUMN_TILES>::Span first, second;
             filler.spans(lane, first, second);
             await_barrier(at.empty + slot, filler.phase() ^ 1);
-            arrive_expecting(at.full + slot, first.bytes + second.bytes);
+            expect_bytes(at.full + slot, first.bytes + second.bytes);
             copy_bulk(first.copy(at.stage(slot)), at.full + slot);
             copy_bulk(second.copy(at.stage(slot)), at.full + slot);
             filler.describe(first, second);
             filler.copy_bytes(lane, 32);
-            __syncwarp();
-            if (lane == 0) {
-                arrive(at.full + slot);
-            }
+            arrive(at.full + slot);
         }
         return;
     }
@@ -232,10 +229,7 @@ __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
                     buffer ^= 1;
                 }
             }
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) {
-                arrive(at.empty + slot);
-            }
+            arrive(at.empty + slot);
             slot = at.next_slot(slot);
         }
 #pragma unroll

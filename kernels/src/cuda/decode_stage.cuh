@@ -70,8 +70,8 @@ struct DecodeLayout {
         row_bytes = step.columns * BITS / 8;
         chunks = (step.groups + run.decode_chunk - 1) / run.decode_chunk;
         stride = band * run.decode_chunk * group_bytes<BITS>() + EB_CUDA_BAND_PADDING;
-        stage_bytes = TILE_ROWS / band * stride + TILE_ROWS * (run.scale_stride + run.zero_point_stride)
-                    + EB_CUDA_BIAS_BYTES;
+        stage_bytes = round_up(TILE_ROWS / band * stride + TILE_ROWS * (run.scale_stride + run.zero_point_stride)
+                                   + EB_CUDA_BIAS_BYTES, EB_CUDA_LINE_BYTES);
         full = reinterpret_cast<uint64_t *>(shared);
         empty = full + MAX_STAGES;
         infos = shared + 128;
@@ -81,34 +81,37 @@ struct DecodeLayout {
     }
 
     /* What a kernel before the one before has written is read past the cache of the multiprocessor, which may be older. */
-    __device__ __forceinline__ void find(int2 entry, Tokens &found) const {
-        found.expert = entry.x >= run.first_expert && entry.x < run.end_expert ? entry.x : -1;
-        found.first = entry.y;
-        found.own = matrix_past_cache(run.run_rows[entry.x], step.matrix);
-        found.fc3 = matrix_past_cache(run.run_rows[entry.x], 2);
-        int left = __ldcg(run.expert_count + entry.x) - entry.y;
-        found.columns = left < COLUMNS ? left : COLUMNS;
+    __device__ __forceinline__ void find(const eb_cuda_token_tile &tile, Tokens &found) const {
+        found.expert = tile.expert >= run.first_expert && tile.expert < run.end_expert ? tile.expert : -1;
+        found.first = tile.first;
+        found.columns = tile.columns;
+        found.own = matrix_past_cache(run.run_rows[tile.expert], step.matrix);
+        found.fc3 = matrix_past_cache(run.run_rows[tile.expert], 2);
     }
 
-    __device__ __forceinline__ int route(int2 entry, int column) const {
-        return __ldcg(run.expert_list + (int64_t)entry.x * run.tokens + entry.y + column);
+    __device__ __forceinline__ eb_cuda_token_tile token_tile(int number) const {
+        int4 tile = __ldcg(reinterpret_cast<const int4 *>(run.token_tiles) + number);
+        return {tile.x, tile.y, tile.z, tile.w};
+    }
+
+    __device__ __forceinline__ int route(const eb_cuda_token_tile &tile, int column) const {
+        return __ldcg(run.expert_list + (int64_t)tile.expert * run.tokens + tile.first + column);
     }
 
     /* By all threads, before anything is looked up. Entries beyond the last are read, but not looked at. */
     __device__ __forceinline__ void find_all() {
-        const int2 *entries = reinterpret_cast<const int2 *>(run.tile_expert);
         int most = run.max_tiles < KNOWN_TILES ? run.max_tiles : KNOWN_TILES;
         int count = __ldcg(run.tile_count);
         tiles = count * step.tiles;
         for (int i = threadIdx.x; i < most * (COLUMNS + 1); i += blockDim.x) {
             int tile = i % most;
             int column = i / most - 1;
-            int2 entry = __ldcg(entries + tile);
+            eb_cuda_token_tile found = token_tile(tile);
             if (tile < count) {
                 if (column < 0) {
-                    find(entry, known[tile]);
-                } else if (entry.y + column < __ldcg(run.expert_count + entry.x)) {
-                    known[tile].route[column] = route(entry, column);
+                    find(found, known[tile]);
+                } else if (column < found.columns) {
+                    known[tile].route[column] = route(found, column);
                 }
             }
         }
@@ -144,7 +147,10 @@ struct DecodeLayout {
     }
 };
 
-/* Fills stages: `fillers` warps (or groups of them) take turns with the tiles. */
+/*
+ * Fills stages: `fillers` warps (or groups of them) take turns. None of them may be a whole round of the slots ahead of those
+ * who multiply, since a barrier tells the last phase only from the one before: so they take turns with stages, not with tiles.
+ */
 template <int BITS, int COLUMN_TILES>
 struct DecodeFiller {
     using Layout = DecodeLayout<BITS, COLUMN_TILES>;
@@ -171,12 +177,20 @@ struct DecodeFiller {
         : at(layout), run(layout.run), fillers(fillers) {
         bool consecutive = at.step.arrangement == ROWS_DENSE || at.step.arrangement == ROWS_INTERLEAVED;
         span_rows = at.chunks > 1 ? 1 : consecutive ? TILE_ROWS : TILE_ROWS / 2;
-        tile = blockIdx.x + number * gridDim.x;
-        item = number * at.chunks;
+        tile = blockIdx.x;
+        item = number;
         slot = item % run.stages;
-        chunk = 0;
+        chunk = number;
+        while (chunk >= at.chunks) {
+            next_tile();
+        }
         find_blocks();
         look_up();
+    }
+
+    __device__ __forceinline__ void next_tile() {
+        chunk -= at.chunks;
+        tile += gridDim.x;
     }
 
     __device__ __forceinline__ void find_blocks() {
@@ -215,7 +229,7 @@ struct DecodeFiller {
             route = lane < columns ? known.route[lane] : 0;
             return;
         }
-        int2 entry = __ldcg(reinterpret_cast<const int2 *>(run.tile_expert) + token_tile);
+        eb_cuda_token_tile entry = at.token_tile(token_tile);
         typename Layout::Tokens found;
         at.find(entry, found);
         mine = found.expert >= 0;
@@ -227,11 +241,12 @@ struct DecodeFiller {
 
     /* After the stage has been filled. */
     __device__ __forceinline__ void advance() {
-        item++;
-        if (++chunk == at.chunks) {
-            chunk = 0;
-            item += (fillers - 1) * at.chunks;
-            tile += fillers * gridDim.x;
+        item += fillers;
+        chunk += fillers;
+        if (chunk >= at.chunks) {
+            while (chunk >= at.chunks) {
+                next_tile();
+            }
             look_up();
         }
         if (at.chunks > 1) {
@@ -262,11 +277,11 @@ struct DecodeFiller {
     }
 
     /*
-     * Of `rows` rows from an ordinal on. of_row: bytes of a row. begin, length: of a row, what the stage has. region: where the
-     * stage has room for it.
+     * Of `rows` rows from an ordinal on. of_row: bytes of a row. begin, length: of a row, what the stage has. region, room:
+     * where the stage has room for it, and how much.
      */
     __device__ __forceinline__ Span span(const uint8_t *own_tensor, const uint8_t *fc3_tensor, int ordinal, int rows,
-                                         int of_row, int begin, int length, int region) const {
+                                         int of_row, int begin, int length, int region, int room) const {
         TileRow row = row_at(ordinal);
         const uint8_t *tensor = row.fc3 ? fc3_tensor : own_tensor;
         const uint8_t *wanted = tensor + (int64_t)row.row * of_row + begin;
@@ -276,9 +291,20 @@ struct DecodeFiller {
         s.bytes = row.valid && tensor != nullptr
                       ? round_up(beside + (existing(row, rows) - 1) * of_row + length, 16)
                       : 0;
-        s.to = region;
-        s.first = region + beside;
+        int shift = in_place_shift(s.from, region);
+        s.to = region + (shift + s.bytes <= room ? shift : 0);
+        s.first = s.to + beside;
         return s;
+    }
+
+    /*
+     * How much further on in the stage something belongs that is read in place. There the link is what counts, and it is as
+     * fast as it can be between equally aligned lines. Stages begin with a line.
+     */
+    __device__ __forceinline__ int in_place_shift(const uint8_t *from, int to) const {
+        uint64_t address = reinterpret_cast<uintptr_t>(from);
+        bool resident = address >= run.slots_begin && address < run.slots_end;
+        return resident ? 0 : (int)(address - to) & (EB_CUDA_LINE_BYTES - 1);
     }
 
     /* The weights of a band of rows; nothing when rows are no multiple of 16 bytes. */
@@ -291,11 +317,7 @@ struct DecodeFiller {
         s.from = (row.fc3 ? fc3.weight : own.weight) + (int64_t)row.row * at.row_bytes + begin * at.band;
         s.bytes = row.valid && at.row_bytes % 16 == 0 ? at.band * length : 0;
         s.to = (at.band == 1 ? row.place : index) * at.stride;
-        uint64_t address = reinterpret_cast<uintptr_t>(s.from);
-        if (s.bytes > 0 && (address < run.slots_begin || address >= run.slots_end)) {
-            /* Read in place: the link is what counts, and it is as fast as it can be between equally aligned lines. */
-            s.to += (int)(address - s.to) & 127;
-        }
+        s.to += s.bytes > 0 ? in_place_shift(s.from, s.to) : 0;
         s.first = s.to;
         return s;
     }
@@ -303,26 +325,29 @@ struct DecodeFiller {
     __device__ __forceinline__ Span scales(int index) const {
         int size = scale_bytes(run.spec);
         return span(own.scale, fc3.scale, index * span_rows, span_rows, at.step.blocks * size, begin_block * size,
-                    (end_of_blocks - begin_block) * size, at.scales_at() + index * span_rows * run.scale_stride);
+                    (end_of_blocks - begin_block) * size, at.scales_at() + index * span_rows * run.scale_stride,
+                    span_rows * run.scale_stride);
     }
 
     __device__ __forceinline__ Span zero_points(int index) const {
         int region = at.zero_points_at() + index * span_rows * run.zero_point_stride;
+        int room = span_rows * run.zero_point_stride;
         if (run.spec.block_size != 0) {
             int begin = begin_block * BITS / 8;
             return span(own.zero_point, fc3.zero_point, index * span_rows, span_rows, (at.step.blocks * BITS + 7) / 8, begin,
-                        (end_of_blocks - 1) * BITS / 8 - begin + 1, region);
+                        (end_of_blocks - 1) * BITS / 8 - begin + 1, region, room);
         }
         /* Packed along the rows. */
         TileRow row = row_at(index * span_rows);
         int bits = row.row * BITS % 8 + existing(row, span_rows) * BITS;
-        return span(own.zero_point, fc3.zero_point, index * span_rows, 1, 0, row.row * BITS / 8, (bits + 7) / 8, region);
+        return span(own.zero_point, fc3.zero_point, index * span_rows, 1, 0, row.row * BITS / 8, (bits + 7) / 8, region, room);
     }
 
     /* Of the two halves of a tile. */
     __device__ __forceinline__ Span biases(int half) const {
         int size = run.spec.io_type == EB_FLOAT ? 4 : 2;
-        return span(own.bias, fc3.bias, half * 8, 8, size, 0, size, at.biases_at() + half * (EB_CUDA_BIAS_BYTES / 2));
+        return span(own.bias, fc3.bias, half * 8, 8, size, 0, size, at.biases_at() + half * (EB_CUDA_BIAS_BYTES / 2),
+                    EB_CUDA_BIAS_BYTES / 2);
     }
 
     /*

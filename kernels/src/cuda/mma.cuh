@@ -113,8 +113,8 @@ __device__ __forceinline__ void copy_by_warp(const Copy &copy, int lane) {
 
 /*
  * From sm_90 on, one lane copies any number of bytes at once, in reads as long as the memory system takes them. A full
- * barrier counts the bytes of a stage, of which each lane of the copying warp says how many it adds; an empty one counts the
- * warps that have left it.
+ * barrier counts the bytes of a stage and the lanes of the copying warp, an empty one the threads that multiply: each arrives
+ * for itself, after what it has written or read.
  */
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ unsigned shared_address(const void *shared) {
@@ -133,8 +133,9 @@ __device__ __forceinline__ void arrive(uint64_t *barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-__device__ __forceinline__ void arrive_expecting(uint64_t *barrier, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+__device__ __forceinline__ void expect_bytes(uint64_t *barrier, int bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void await_barrier(uint64_t *barrier, unsigned phase) {

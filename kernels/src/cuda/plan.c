@@ -13,7 +13,8 @@
 #define PREFILL_ROWS 128
 #define PREFILL_GROUPS 2
 #define SCALE_BLOCKS 16
-#define MIN_STAGES 2
+/* One for each filling warp: see DecodeFiller. */
+#define MIN_STAGES EB_CUDA_FILLING_WARPS
 
 /* From so many routes for each expert on, a run is a matrix product. */
 #define PREFILL_ROUTES_PER_EXPERT 24
@@ -173,7 +174,8 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
         run->scale_stride = scale_stride(spec, chunk);
         run->zero_point_stride = zero_point_stride(spec, zero_points, chunk);
         int64_t copied = band * chunk * group_bytes + EB_CUDA_BAND_PADDING;
-        stage = TILE_ROWS / band * copied + TILE_ROWS * (run->scale_stride + run->zero_point_stride) + EB_CUDA_BIAS_BYTES;
+        stage = round_up(TILE_ROWS / band * copied + TILE_ROWS * (run->scale_stride + run->zero_point_stride)
+                             + EB_CUDA_BIAS_BYTES, EB_CUDA_LINE_BYTES);
         run->stages = choose_stages(limits, 2, fixed, stage);
     }
     if (run->stages == 0) {
@@ -246,7 +248,7 @@ void expertbank_cuda_place(const eb_cuda_plan *plan, uint64_t workspace, eb_cuda
     TAKE(keys, spec->experts > EB_CUDA_SHARED_EXPERTS ? tokens * spec->experts : 0);
     TAKE(expert_count, spec->experts);
     TAKE(expert_list, spec->experts * tokens);
-    TAKE(tile_expert, 2 * plan->run.max_tiles);
+    TAKE(token_tiles, plan->run.max_tiles);
     TAKE(x, parts * tokens * round_up(spec->hidden, GROUP));
     TAKE(inner, parts * routes * round_up(spec->inter, GROUP));
     TAKE(y, routes * spec->hidden);

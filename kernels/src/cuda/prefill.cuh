@@ -81,16 +81,14 @@ struct Prefill {
         if (token_tile >= run.tile_count[0]) {
             return;
         }
-        int number = run.tile_expert[2 * token_tile];
-        if (number < run.first_expert || number >= run.end_expert) {
+        const eb_cuda_token_tile &tile = run.token_tiles[token_tile];
+        if (tile.expert < run.first_expert || tile.expert >= run.end_expert) {
             return;
         }
-        int first_route = run.tile_expert[2 * token_tile + 1];
-        int left = run.expert_count[number] - first_route;
-        count = left < TOKENS ? left : TOKENS;
+        count = tile.columns;
         first_tile = blockIdx.x % row_tiles * PREFILL_TILES;
-        expert = run.run_rows + number;
-        routes = run.expert_list + (int64_t)number * run.tokens + first_route;
+        expert = run.run_rows + tile.expert;
+        routes = run.expert_list + (int64_t)tile.expert * run.tokens + tile.first;
         find_weights();
         find_tokens();
     }

@@ -58,14 +58,25 @@
 /* Bytes of the biases of a tile in a stage: two windows of at most 16 of them. */
 #define EB_CUDA_BIAS_BYTES 192
 
+/* A bulk copy over the link is as fast as the link only if source and target are equally aligned to lines of so many bytes. */
+#define EB_CUDA_LINE_BYTES 128
+
 /*
- * Bytes between the bands of rows of a stage of decode, so that at most two rows of a warp's load are in the same banks. A bulk
- * copy over the link is as fast as the link only if source and target are equally aligned to 128 bytes: there is room for that.
+ * Bytes between the bands of rows of a stage of decode: as many that at most two rows of a warp's load are in the same banks,
+ * and room to align a band as its source is.
  */
-#define EB_CUDA_BAND_PADDING (128 + 32)
+#define EB_CUDA_BAND_PADDING (EB_CUDA_LINE_BYTES + 32)
 
 /* Bytes of shared memory with which decode describes one of its stages. */
 #define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 272 + 63) / 64 * 64)
+
+/* Tokens of one expert that its weights are multiplied with together. */
+typedef struct {
+    int32_t expert;
+    int32_t first;      /* of the expert's routes */
+    int32_t columns;
+    int32_t reserved;   /* it is read in one piece of 16 bytes */
+} eb_cuda_token_tile;
 
 /* What `step` means to the kernels that compute experts. */
 enum { EB_CUDA_FC1 = 0, EB_CUDA_FC2 = 1 };
@@ -103,8 +114,8 @@ typedef struct {
     uint32_t *keys;                 /* [tokens, experts] when there are too many experts for shared memory */
     int32_t *expert_count;          /* [experts]: routes */
     int32_t *expert_list;           /* [experts, tokens]: its routes, as token * top_k + rank, ascending */
-    int32_t *tile_count;            /* of tile_expert; [1] counts the finished blocks of the group kernel */
-    int32_t *tile_expert;           /* [max_tiles, 2]: expert, and the first of its routes, of each tile of tokens, ascending */
+    int32_t *tile_count;            /* of token_tiles; [1] counts the finished blocks of the group kernel */
+    eb_cuda_token_tile *token_tiles;        /* [max_tiles], by expert, ascending */
     uint16_t *x;                    /* [parts, tokens, hidden rounded up to 32], in packed order */
     uint16_t *inner;                /* [parts, tokens * top_k, inter rounded up to 32]: activation(fc1), packed */
     float *y;                       /* [tokens * top_k, hidden]: fc2 */

@@ -58,31 +58,34 @@ __device__ static float softmax_numerator(float logit, float largest) {
     return logit == largest ? 1.0f : expf(logit - largest);
 }
 
-/* Adds 1 unless that would wrap around; false when it would. */
-__device__ static bool count_up(uint32_t *counter) {
-    uint32_t seen = *counter;
-    while (seen != ~0u) {
-        uint32_t found = atomicCAS(counter, seen, seen + 1);
-        if (found == seen) {
-            return true;
-        }
-        seen = found;
+/* Adds to a counter. One that wraps around is worth nothing any more, which the header then says for good. */
+__device__ static void count_up(const eb_cuda_run &run, uint32_t *counter, uint32_t more) {
+    if (atomicAdd(counter, more) > ~0u - more) {
+        run.window_header[EB_WINDOW_OVERFLOW] = 1;
     }
-    return false;
 }
 
-/* Before weights drop any: residency is about which experts a row wants. */
-__device__ static void record_route(const eb_cuda_run &run, int64_t route, int expert) {
-    if (run.selected_expert != nullptr) {
-        run.selected_expert[route] = expert;
-    }
-    if (run.window_header == nullptr) {
-        return;
-    }
-    if (expert < 0 || expert >= run.spec.experts) {
-        run.window_header[EB_WINDOW_POISON] = 1;
-    } else if (!count_up(run.window_counts + expert) || !count_up(run.window_header + EB_WINDOW_COUNT)) {
-        run.window_header[EB_WINDOW_OVERFLOW] = 1;
+/*
+ * Records the routes of one token, by a warp, before weights drop any: residency is about which experts a row wants. Once for
+ * a token and not for each route, because a counter of the header is shared by all.
+ */
+__device__ static void record_routes(const eb_cuda_run &run, int64_t routes) {
+    int top_k = run.spec.top_k;
+    for (int rank = threadIdx.x % 32; rank < top_k; rank += 32) {
+        int expert = run.route_expert[routes + rank];
+        if (run.selected_expert != nullptr) {
+            run.selected_expert[routes + rank] = expert;
+        }
+        if (run.window_header != nullptr) {
+            if (expert < 0 || expert >= run.spec.experts) {
+                run.window_header[EB_WINDOW_POISON] = 1;
+            } else {
+                count_up(run, run.window_counts + expert, 1);
+            }
+            if (rank == 0) {
+                count_up(run, run.window_header + EB_WINDOW_COUNT, (uint32_t)top_k);
+            }
+        }
     }
 }
 
@@ -130,12 +133,12 @@ __device__ static void route_token(const eb_cuda_run &run, uint32_t *keys, int t
         __syncwarp();
         if (lane == 0) {
             keys[expert] = 0;
-            record_route(run, routes + rank, expert);
             run.route_expert[routes + rank] = expert;
             run.route_weight[routes + rank] = weight;
         }
         __syncwarp();
     }
+    record_routes(run, routes);
     float divisor = selected;
     if (cuda && !(spec.normalize && selected / all > 1e-6f)) {
         divisor = all;
@@ -152,6 +155,10 @@ __device__ static void route_token(const eb_cuda_run &run, uint32_t *keys, int t
             run.route_expert[routes + rank] = -1;
         }
     }
+}
+
+__device__ static void store_tile(const eb_cuda_run &run, int tile, int expert, int first, int columns) {
+    reinterpret_cast<int4 *>(run.token_tiles)[tile] = make_int4(expert, first, columns, 0);
 }
 
 /* What grouping a few tokens' routes needs. */
@@ -196,8 +203,7 @@ __device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
             run.expert_count[e] = __popc(tokens);
         }
         if (tokens != 0) {
-            run.tile_expert[2 * before] = e;
-            run.tile_expert[2 * before + 1] = 0;
+            store_tile(run, before, e, 0, __popc(tokens));
             int place = 0;
             for (int token = 0; token < run.tokens; token++) {
                 if (tokens >> token & 1) {
@@ -211,7 +217,10 @@ __device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
     }
 }
 
-/* The rows may be memory of the host: every thread has one read under way. */
+/*
+ * The rows may be memory of the host: every thread has one read under way. They do not change during a run, and the last to
+ * read the copy was a kernel before the one before, so this does not wait for the one that still ends.
+ */
 __device__ static void copy_rows(const eb_cuda_run &run, int block) {
     int i = block * EB_CUDA_THREADS + threadIdx.x;
     if (i < run.spec.experts * EB_CUDA_ROW_PIECES) {
@@ -252,16 +261,15 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
         Grouping grouping;
         __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
     } shared;
-    follow_the_kernel_before();
     int block = blockIdx.x;
+    int row_blocks = (run.spec.experts * EB_CUDA_ROW_PIECES + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
+    if (block >= run.route_blocks && block < run.route_blocks + row_blocks) {
+        copy_rows(run, block - run.route_blocks);
+        return;
+    }
+    follow_the_kernel_before();
     if (block >= run.route_blocks) {
-        block -= run.route_blocks;
-        int row_blocks = (run.spec.experts * EB_CUDA_ROW_PIECES + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
-        if (block < row_blocks) {
-            copy_rows(run, block);
-            return;
-        }
-        block -= row_blocks;
+        block -= run.route_blocks + row_blocks;
         switch (run.spec.io_type) {
         case EB_FLOAT: pack<EB_FLOAT>(run, block, shared.packed); break;
         case EB_FLOAT16: pack<EB_FLOAT16>(run, block, shared.packed); break;
@@ -312,8 +320,8 @@ __device__ static void list_tiles(const eb_cuda_run &run) {
         }
         __syncthreads();
         for (int i = 0; i < tiles; i++) {
-            run.tile_expert[2 * (tile + i)] = e;
-            run.tile_expert[2 * (tile + i) + 1] = i * run.tile_columns;
+            int first_route = i * run.tile_columns;
+            store_tile(run, tile + i, e, first_route, min(run.tile_columns, count - first_route));
         }
     }
     if (threadIdx.x == 0) {

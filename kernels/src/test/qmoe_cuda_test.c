@@ -31,13 +31,16 @@ static int64_t element_bytes(int32_t type) {
     return type == EB_FLOAT ? 4 : 2;
 }
 
+/* Of the case that runs; published shapes are -1, -2, ... */
+static int case_number;
+
 static void describe(const struct model *m, const char *what) {
     const eb_qmoe_spec *s = &m->spec;
     const struct model_options *o = &m->options;
     fprintf(stderr,
-            "FAILED: %s: hidden %d inter %d experts %d top_k %d bits %d block %d act %d fusion %d fc3 %d io %d scales %d "
+            "FAILED: case %d, %s: hidden %d inter %d experts %d top_k %d bits %d block %d act %d fusion %d fc3 %d io %d scales %d "
             "routing %d normalize %d layout %d limit %g tokens %lld zp %d%d%d bias %d%d%d router_weights %d misalignment %d\n",
-            what, s->hidden, s->inter, s->experts, s->top_k, s->bits, s->block_size, s->activation, s->swiglu_fusion,
+            case_number, what, s->hidden, s->inter, s->experts, s->top_k, s->bits, s->block_size, s->activation, s->swiglu_fusion,
             s->has_fc3, s->io_type, s->scale_type, s->routing, s->normalize, s->layout, (double)s->limit,
             (long long)o->tokens, o->zero_point[0], o->zero_point[1], o->zero_point[2], o->bias[0], o->bias[1],
             o->bias[2], o->router_weights, o->misalignment);
@@ -195,6 +198,8 @@ static void open_model(struct device_model *d, struct model *m, const eb_cuda_li
     d->run.output = ON_DEVICE(upload(d, NULL, tokens * s->hidden * element_bytes(s->io_type)));
     expertbank_cuda_place(&d->plan, upload(d, NULL, d->plan.workspace_bytes), &d->run);
     d->run.end_expert = s->experts;
+    /* The stream does not wait for what was copied and set outside of it. */
+    CHECK(gpuSynchronize());
 }
 
 static void close_model(struct device_model *d) {
@@ -235,6 +240,7 @@ static uint8_t *fetch(struct device_model *d) {
     CHECK(gpuAwaitStream(d->stream));
     CHECK(gpuToHost(output, (CUdeviceptr)(uintptr_t)d->run.output, (size_t)bytes));
     CHECK(gpuSet((CUdeviceptr)(uintptr_t)d->run.output, 0xee, (size_t)bytes));
+    CHECK(gpuSynchronize());
     return output;
 }
 
@@ -280,6 +286,7 @@ static void check_telemetry(struct device_model *d) {
     CHECK(gpuAlloc(&window, 4 * words));
     CHECK(gpuSet(window, 0, 4 * words));
     CHECK(gpuAlloc(&selected, 4 * (size_t)routes));
+    CHECK(gpuSynchronize());
     d->run.window_header = ON_DEVICE(window);
     d->run.window_counts = (uint32_t *)ON_DEVICE(window) + EB_WINDOW_HEADER_WORDS;
     d->run.selected_expert = ON_DEVICE(selected);
@@ -308,6 +315,14 @@ static void check_telemetry(struct device_model *d) {
             bad |= experts[i] >= 0 && experts[i] != chosen[t * s->top_k + i];
         }
     }
+    /* One route before the end: a counter that wraps around says so. */
+    uint32_t last = ~0u;
+    CHECK(gpuToDevice(window + 4 * EB_WINDOW_COUNT, &last, sizeof last));
+    CHECK(gpuSynchronize());
+    launch_run(d, 1);
+    CHECK(gpuAwaitStream(d->stream));
+    CHECK(gpuToHost(counts, window, 4 * words));
+    bad |= counts[EB_WINDOW_OVERFLOW] != 1 || counts[EB_WINDOW_POISON] != 0;
     if (bad && failures++ < 20) {
         describe(d->m, "telemetry");
     }
@@ -358,7 +373,11 @@ static int32_t pick(struct random *random, const int32_t *values, int count) {
     return values[random_between(random, 0, count - 1)];
 }
 
-static void random_case(struct random *random, int number, const eb_cuda_limits *limits, CUstream stream) {
+/* Each case is drawn for itself, so that it can be repeated alone. */
+static void random_case(uint64_t seed, int number, const eb_cuda_limits *limits, CUstream stream) {
+    struct random own = {seed ^ (uint64_t)(number + 1) * 0x9e3779b97f4a7c15u};
+    struct random *random = &own;
+    case_number = number;
     static const int32_t types[3] = {EB_FLOAT, EB_FLOAT16, EB_BFLOAT16};
     static const int32_t bit_widths[3] = {2, 4, 8};
     static const int32_t blocks[6] = {0, 16, 32, 64, 128, 256};
@@ -406,36 +425,41 @@ static void random_case(struct random *random, int number, const eb_cuda_limits 
 }
 
 /* Published models' shapes, with few experts: hidden, inter, layout, tokens. */
-static void published_shapes(struct random *random, const eb_cuda_limits *limits, CUstream stream) {
-    static const int32_t cases[6][4] = {{2880, 2880, EB_LAYOUT_PLAIN, 1}, {2880, 2880, EB_LAYOUT_SM80, 9},
+static void published_shapes(uint64_t seed, const eb_cuda_limits *limits, CUstream stream) {
+    struct random random = {seed};
+    static const int32_t cases[8][4] = {{2880, 2880, EB_LAYOUT_PLAIN, 1}, {2880, 2880, EB_LAYOUT_SM80, 9},
                                         {2880, 2880, EB_LAYOUT_SM80, 2},  {2048, 768, EB_LAYOUT_PLAIN, 140},
-                                        {2048, 768, EB_LAYOUT_SM80, 8},   {7168, 2048, EB_LAYOUT_PLAIN, 2}};
-    for (int i = 0; i < 6; i++) {
+                                        {2048, 768, EB_LAYOUT_SM80, 8},   {7168, 2048, EB_LAYOUT_PLAIN, 2},
+                                        /* Three tiles and more for each block, with rows of as many stages as there are. */
+                                        {7168, 2048, EB_LAYOUT_PLAIN, 8}, {7168, 2048, EB_LAYOUT_SM80, 30}};
+    for (int i = 0; i < 8; i++) {
         eb_qmoe_spec spec = {.hidden = cases[i][0], .inter = cases[i][1], .experts = 3, .top_k = 2, .bits = 4,
                              .block_size = 32, .activation = EB_SWIGLU, .swiglu_fusion = 1, .io_type = EB_FLOAT16,
                              .scale_type = EB_FLOAT16, .routing = EB_ROUTING_ORT_CUDA, .normalize = 1,
                              .layout = cases[i][2], .alpha = 1.702f, .beta = 1.0f, .limit = 7.0f};
         struct model_options options = {.tokens = cases[i][3], .bias = {1, 1, 0}};
-        run_case(random, &spec, &options, limits, stream);
+        case_number = -1 - i;
+        run_case(&random, &spec, &options, limits, stream);
     }
 }
 
 int main(int count, char **arguments) {
     if (count < 2) {
-        fprintf(stderr, "usage: qmoe_cuda_test MODULES [SEED [CASES]]\n");
+        fprintf(stderr, "usage: qmoe_cuda_test MODULES [SEED [CASES [FIRST]]]\n");
         return 2;
     }
-    struct random random = {count > 2 ? strtoull(arguments[2], NULL, 0) : 20260101};
+    uint64_t seed = count > 2 ? strtoull(arguments[2], NULL, 0) : 20260101;
     int cases = count > 3 ? atoi(arguments[3]) : 360;
+    int first = count > 4 ? atoi(arguments[4]) : 0;
     eb_cuda_limits limits;
     CUstream stream;
     cuda_open(arguments[1], &limits);
     CHECK(gpuNewStream(&stream, CU_STREAM_NON_BLOCKING));
-    for (int i = 0; i < cases; i++) {
-        random_case(&random, i, &limits, stream);
+    for (int i = first; i < first + cases; i++) {
+        random_case(seed, i, &limits, stream);
     }
     if (cases >= 100) {
-        published_shapes(&random, &limits, stream);
+        published_shapes(seed, &limits, stream);
     }
     printf("qmoe_cuda_test: %d random cases, %d failures, largest error of the largest output: float %.2g, float16 %.2g, "
            "bfloat16 %.2g; output hash %016llx\n",

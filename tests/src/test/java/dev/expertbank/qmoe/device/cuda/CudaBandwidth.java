@@ -4,9 +4,10 @@ import dev.expertbank.qmoe.device.Device.InPlace;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
 import java.nio.file.Path;
@@ -82,9 +83,14 @@ public record CudaBandwidth(double device, double inPlace) {
             inPlace * 1e-9);
   }
 
-  /** The kernel {@code eb_read_bandwidth(const uint4 *data, uint64_t count, uint32_t *out)}. */
+  /**
+   * The kernel {@code eb_read_bandwidth}, which takes {@code struct { const uint4 *data; uint64_t
+   * count; uint32_t *out; }}.
+   */
   private static final class Reader {
-    private static final MethodHandle LAUNCH = CudaDriver.link(CudaFunction.LAUNCH_KERNEL);
+    private static final StructLayout PARAMETERS =
+        MemoryLayout.structLayout(
+            ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG);
     private static final String RESOURCE = "/read_bandwidth.fatbin";
     private static final long LOAD_BYTES = 16;
 
@@ -95,6 +101,8 @@ public record CudaBandwidth(double device, double inPlace) {
     private final long kernel;
     private final long stream;
     private final long out;
+    private final Arena arena = Arena.ofConfined();
+    private final KernelParameters parameters = new KernelParameters(arena, PARAMETERS, false);
 
     Reader(CudaContext context) throws IOException {
       this.context = context;
@@ -130,31 +138,19 @@ public record CudaBandwidth(double device, double inPlace) {
     }
 
     private void launch(long address, long bytes) {
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment arguments = arena.allocate(ValueLayout.JAVA_LONG, 3);
-        MemorySegment pointers = arena.allocate(ValueLayout.JAVA_LONG, 3);
-        long[] values = {address, bytes / LOAD_BYTES, out};
-        for (int i = 0; i < values.length; i++) {
-          arguments.setAtIndex(ValueLayout.JAVA_LONG, i, values[i]);
-          pointers.setAtIndex(
-              ValueLayout.JAVA_LONG, i, arguments.address() + (long) i * Long.BYTES);
-        }
-        int result =
-            (int)
-                LAUNCH.invokeExact(
-                    kernel, blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, pointers.address(), 0L);
-        CudaDriver.check(result, calls.device(), CudaFunction.LAUNCH_KERNEL, kernel, blocks);
-      } catch (RuntimeException e) {
-        throw e;
-      } catch (Throwable e) {
-        throw new IllegalStateException(e);
+      MemorySegment struct = parameters.struct();
+      long[] values = {address, bytes / LOAD_BYTES, out};
+      for (int i = 0; i < values.length; i++) {
+        struct.setAtIndex(ValueLayout.JAVA_LONG, i, values[i]);
       }
+      calls.launch(kernel, LaunchShape.of(blocks, BLOCK_THREADS, 0), stream, parameters);
     }
 
     void close() {
       context.memory().free(out);
       calls.destroyStream(stream);
       calls.unloadModule(module);
+      arena.close();
     }
   }
 }
