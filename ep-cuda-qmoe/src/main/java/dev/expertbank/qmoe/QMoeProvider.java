@@ -134,6 +134,7 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public BoundaryOutcome consumeRouteResidencyAtBoundary(RunBoundary boundary) {
+    device.runsEnded();
     if (recorder != null) {
       recorder.runsEnded(boundary.completedRuns());
     }

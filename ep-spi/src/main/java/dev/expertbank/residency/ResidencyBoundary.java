@@ -220,17 +220,20 @@ public final class ResidencyBoundary {
     long misses = 0;
     long hitBytes = 0;
     long missedBytes = 0;
-    for (ExpertKey key : layout.keys()) {
-      if (window.count(key.layer(), key.expert()) == 0) {
-        continue;
-      }
-      long bytes = layout.layer(key).expertBytes();
-      if (ledger.state(key) == ResidencyState.RESIDENT) {
-        hits++;
-        hitBytes += bytes;
-      } else {
-        misses++;
-        missedBytes += bytes;
+    int index = 0;
+    for (int layer = 0; layer < layout.layers().size(); layer++) {
+      LayerLayout shape = layout.layer(layer);
+      for (int expert = 0; expert < shape.experts(); expert++, index++) {
+        if (window.count(layer, expert) == 0) {
+          continue;
+        }
+        if (ledger.state(index) == ResidencyState.RESIDENT) {
+          hits++;
+          hitBytes += shape.expertBytes();
+        } else {
+          misses++;
+          missedBytes += shape.expertBytes();
+        }
       }
     }
     return new WindowUse(window.tokens(), hits, misses, hitBytes, missedBytes);

@@ -119,6 +119,11 @@ final class BankLayer implements LayerExperts {
   }
 
   @Override
+  public boolean isResident() {
+    return resident.cardinality() == spec.experts();
+  }
+
+  @Override
   public boolean isReadInPlace(int expert) {
     return stagedReason[expert].isEmpty();
   }

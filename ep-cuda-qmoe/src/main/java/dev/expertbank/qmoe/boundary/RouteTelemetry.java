@@ -31,7 +31,10 @@ final class RouteTelemetry implements RouteWindowSource {
       LayerLayout shape = layout.layer(layer);
       counts[layer] = Arrays.copyOfRange(words, next, next + shape.experts());
       next += shape.experts();
-      long routes = Arrays.stream(counts[layer]).mapToLong(Integer::toUnsignedLong).sum();
+      long routes = 0;
+      for (int count : counts[layer]) {
+        routes += Integer.toUnsignedLong(count);
+      }
       tokens = Math.max(tokens, routes / shape.topK());
     }
     return new RouteWindow(Arrays.copyOf(words, Header.LENGTH), counts, tokens);

@@ -104,6 +104,9 @@ public interface Device extends AutoCloseable {
    */
   SlotCopy startCopy(Slot slot, List<CopyPiece> pieces);
 
+  /** Tells that no run of the session is under way; what one has launched may be. */
+  void runsEnded();
+
   /** Waits until the runs that have returned have also ended on the device. */
   void awaitRuns();
 

@@ -14,6 +14,9 @@ public interface LayerExperts {
   /** Whether an expert is read where the model has it, rather than from a slot. */
   boolean isCold(int expert);
 
+  /** Whether no expert is cold. */
+  boolean isResident();
+
   /**
    * Whether kernels can read a cold expert where it is. One that they cannot read has no addresses
    * in the table while it is cold, and has to be streamed through a slot.

@@ -8,6 +8,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.List;
 import java.util.function.LongToIntFunction;
 
 /**
@@ -17,6 +18,7 @@ import java.util.function.LongToIntFunction;
  * thread.
  */
 final class CudaCalls {
+  private static final MethodHandle CTX_SYNCHRONIZE = link(CudaFunction.CTX_SYNCHRONIZE);
   private static final MethodHandle STREAM_CREATE = link(CudaFunction.STREAM_CREATE);
   private static final MethodHandle STREAM_DESTROY = link(CudaFunction.STREAM_DESTROY);
   private static final MethodHandle STREAM_SYNCHRONIZE = link(CudaFunction.STREAM_SYNCHRONIZE);
@@ -32,6 +34,7 @@ final class CudaCalls {
   private static final MethodHandle EVENT_SYNCHRONIZE = link(CudaFunction.EVENT_SYNCHRONIZE);
   private static final MethodHandle EVENT_ELAPSED_TIME = link(CudaFunction.EVENT_ELAPSED_TIME);
   private static final MethodHandle HOST_TO_DEVICE = link(CudaFunction.MEMCPY_HTOD_ASYNC);
+  private static final MethodHandle COPY_BATCH = link(CudaFunction.MEMCPY_BATCH_ASYNC);
   private static final MethodHandle DEVICE_TO_HOST = link(CudaFunction.MEMCPY_DTOH_ASYNC);
   private static final MethodHandle DEVICE_TO_DEVICE = link(CudaFunction.MEMCPY_DTOD_ASYNC);
   private static final MethodHandle SET_BYTES = link(CudaFunction.MEMSET_D8_ASYNC);
@@ -66,6 +69,11 @@ final class CudaCalls {
   static final long NO_CAPTURE = 0;
 
   private static final long INVALID_CAPTURE = -1;
+
+  /** {@code CUmemcpyAttributes}, of which everything but the order of reads stays zero. */
+  private static final long COPY_ATTRIBUTES_BYTES = 24;
+
+  private static final int SOURCE_READ_IN_STREAM_ORDER = 1;
 
   private final String device;
 
@@ -228,6 +236,58 @@ final class CudaCalls {
         stream);
   }
 
+  /**
+   * Starts copies to the device, in one call and in any order: between small ones the link idles
+   * less than between as many calls.
+   *
+   * @param copies of memory that stays as it is until they are done; not empty
+   */
+  void copyToDevice(List<HostCopy> copies, long stream) {
+    try (Arena arena = Arena.ofConfined()) {
+      int count = copies.size();
+      MemorySegment arrays = arena.allocate(ValueLayout.JAVA_LONG, 3L * count);
+      for (int i = 0; i < count; i++) {
+        HostCopy copy = copies.get(i);
+        arrays.setAtIndex(ValueLayout.JAVA_LONG, i, copy.target());
+        arrays.setAtIndex(ValueLayout.JAVA_LONG, count + i, copy.source());
+        arrays.setAtIndex(ValueLayout.JAVA_LONG, 2L * count + i, copy.bytes());
+      }
+      // One set of attributes, from copy 0 on.
+      MemorySegment attributes = arena.allocate(COPY_ATTRIBUTES_BYTES, Integer.BYTES);
+      attributes.set(ValueLayout.JAVA_INT, 0, SOURCE_READ_IN_STREAM_ORDER);
+      MemorySegment from = arena.allocate(ValueLayout.JAVA_LONG);
+      MemorySegment failed = arena.allocate(ValueLayout.JAVA_LONG);
+      long targets = arrays.address();
+      long sources = targets + (long) count * Long.BYTES;
+      long sizes = sources + (long) count * Long.BYTES;
+      check(
+          call(
+              COPY_BATCH,
+              targets,
+              sources,
+              sizes,
+              count,
+              attributes.address(),
+              from.address(),
+              1,
+              failed.address(),
+              stream),
+          CudaFunction.MEMCPY_BATCH_ASYNC,
+          targets,
+          sources,
+          sizes,
+          count,
+          attributes.address(),
+          from.address(),
+          1,
+          failed.address(),
+          stream);
+    }
+  }
+
+  /** A copy from page-locked memory to the device. */
+  record HostCopy(long target, long source, long bytes) {}
+
   /** Starts a copy from the device. */
   void copyToHost(long target, long source, long bytes, long stream) {
     check(
@@ -248,6 +308,11 @@ final class CudaCalls {
         source,
         bytes,
         stream);
+  }
+
+  /** Waits for everything that anyone does in the context. */
+  void synchronizeContext() {
+    check(call(CTX_SYNCHRONIZE), CudaFunction.CTX_SYNCHRONIZE);
   }
 
   /** Starts to fill memory of the device with a byte. */

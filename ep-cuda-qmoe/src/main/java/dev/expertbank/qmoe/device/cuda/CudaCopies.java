@@ -6,6 +6,7 @@ import dev.expertbank.qmoe.device.FaultPlan.Operation;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.SlotCopy;
 import dev.expertbank.qmoe.device.WeightSource;
+import dev.expertbank.qmoe.device.cuda.CudaCalls.HostCopy;
 import dev.expertbank.residency.ResidencyActions.FillEnd;
 import dev.expertbank.spi.EpException;
 import java.io.IOException;
@@ -17,7 +18,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -57,14 +57,16 @@ final class CudaCopies implements AutoCloseable {
     }
   }
 
-  /** A part of a copy. */
-  private sealed interface Part {
-    /** The device reads it where it is. */
-    record Direct(long target, long source, long bytes) implements Part {}
+  /** What a copy consists of. */
+  private static final class Parts {
+    /** The device reads them where they are. */
+    final List<HostCopy> direct = new ArrayList<>();
 
-    /** It goes through a buffer. */
-    record Staged(long target, WeightSource source) implements Part {}
+    /** They go through a buffer. */
+    final List<Staged> staged = new ArrayList<>();
   }
+
+  private record Staged(long target, WeightSource source) {}
 
   /**
    * Starts a copy.
@@ -84,12 +86,12 @@ final class CudaCopies implements AutoCloseable {
     if (thread.isShutdown()) {
       throw new EpException("device.copy", context.info().label() + " is being closed");
     }
-    List<Part> parts = new ArrayList<>();
-    pieces.forEach(piece -> split(slot.address() + piece.slotOffset(), piece.source(), parts::add));
+    Parts parts = new Parts();
+    pieces.forEach(piece -> split(slot.address() + piece.slotOffset(), piece.source(), parts));
     CudaCopy copy = null;
     try (var _ = context.makeCurrentRelaxed()) {
       copy = new CudaCopy();
-      if (parts.stream().allMatch(Part.Direct.class::isInstance)) {
+      if (parts.staged.isEmpty()) {
         submit(copy, parts, after);
       } else {
         submitLater(copy, parts, after);
@@ -106,14 +108,14 @@ final class CudaCopies implements AutoCloseable {
   }
 
   /** A copy must not cross the ends of what was registered in one call. */
-  private void split(long target, WeightSource source, Consumer<Part> parts) {
+  private void split(long target, WeightSource source, Parts parts) {
     long address = memory(source).address();
     for (long done = 0; done < source.bytes(); ) {
       long run = hostMemory.run(address + done, source.bytes() - done);
       if (run > 0) {
-        parts.accept(new Part.Direct(target + done, address + done, run));
+        parts.direct.add(new HostCopy(target + done, address + done, run));
       } else {
-        parts.accept(new Part.Staged(target + done, slice(source, done, -run)));
+        parts.staged.add(new Staged(target + done, slice(source, done, -run)));
       }
       done += Math.abs(run);
     }
@@ -134,7 +136,7 @@ final class CudaCopies implements AutoCloseable {
     };
   }
 
-  private void submitLater(CudaCopy copy, List<Part> parts, long after) {
+  private void submitLater(CudaCopy copy, Parts parts, long after) {
     if (faults.plan().fails(Operation.START_COPY)) {
       throw new RejectedExecutionException("a test wants it");
     }
@@ -149,19 +151,17 @@ final class CudaCopies implements AutoCloseable {
         });
   }
 
-  private void submit(CudaCopy copy, List<Part> parts, long after) throws IOException {
+  private void submit(CudaCopy copy, Parts parts, long after) throws IOException {
     if (after != NO_EVENT) {
       calls.streamWaitsFor(stream, after);
     }
     record(copy.start);
-    for (Part part : parts) {
-      switch (part) {
-        case Part.Direct(long target, long source, long bytes) -> {
-          faults.check(Operation.START_COPY, CudaFunction.MEMCPY_HTOD_ASYNC, target);
-          calls.copyToDevice(target, source, bytes, stream);
-        }
-        case Part.Staged(long target, WeightSource source) -> staging().copy(target, source);
-      }
+    if (!parts.direct.isEmpty()) {
+      faults.check(Operation.START_COPY, CudaFunction.MEMCPY_BATCH_ASYNC, copy.start);
+      calls.copyToDevice(parts.direct, stream);
+    }
+    for (Staged part : parts.staged) {
+      staging().copy(part.target(), part.source());
     }
     record(copy.end);
     copy.state = State.SUBMITTED;

@@ -303,6 +303,11 @@ public final class CudaDevice implements Device {
   }
 
   @Override
+  public void runsEnded() {
+    runs.runsEnded();
+  }
+
+  @Override
   public void awaitRuns() {
     runs.await();
   }

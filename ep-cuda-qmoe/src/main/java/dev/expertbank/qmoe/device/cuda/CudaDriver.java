@@ -146,6 +146,14 @@ final class CudaDriver {
     }
   }
 
+  static int call(MethodHandle function) {
+    try {
+      return (int) function.invokeExact();
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
   static int call(MethodHandle function, long a) {
     try {
       return (int) function.invokeExact(a);
@@ -213,6 +221,24 @@ final class CudaDriver {
   static int call(MethodHandle function, long a, long b, long c, long d, long e) {
     try {
       return (int) function.invokeExact(a, b, c, d, e);
+    } catch (Throwable t) {
+      throw new IllegalStateException(t);
+    }
+  }
+
+  static int call(
+      MethodHandle function,
+      long a,
+      long b,
+      long c,
+      long d,
+      long e,
+      long f,
+      long g,
+      long h,
+      long i) {
+    try {
+      return (int) function.invokeExact(a, b, c, d, e, f, g, h, i);
     } catch (Throwable t) {
       throw new IllegalStateException(t);
     }

@@ -8,7 +8,7 @@ import java.util.StringJoiner;
 /**
  * Every function of {@code libcuda.so.1} that is called without JCuda, under the name that the
  * library exports: where {@code cuda.h} renames a function to a later version of it, the later
- * version, unless the first one tells enough. The drivers of CUDA 12 and 13 export all of them.
+ * version, unless the first one tells enough. Drivers from CUDA 12.8 on export all of them.
  *
  * <p>A signature has a letter for each parameter: {@code P} a pointer or a handle, {@code J} a
  * {@code size_t} or another 64-bit number, {@code I} an {@code int}, an enum or less. All return a
@@ -20,6 +20,7 @@ enum CudaFunction {
 
   CTX_GET_CURRENT("cuCtxGetCurrent", "P"),
   CTX_SET_CURRENT("cuCtxSetCurrent", "P"),
+  CTX_SYNCHRONIZE("cuCtxSynchronize", ""),
   THREAD_EXCHANGE_CAPTURE_MODE("cuThreadExchangeStreamCaptureMode", "P"),
 
   STREAM_CREATE("cuStreamCreate", "PI"),
@@ -48,6 +49,7 @@ enum CudaFunction {
   MEM_HOST_GET_DEVICE_POINTER("cuMemHostGetDevicePointer_v2", "PPI"),
   MEMCPY_HTOD_ASYNC("cuMemcpyHtoDAsync_v2", "PPJP"),
   MEMCPY_DTOH_ASYNC("cuMemcpyDtoHAsync_v2", "PPJP"),
+  MEMCPY_BATCH_ASYNC("cuMemcpyBatchAsync", "PPPJPPJPP"),
   MEMCPY_DTOD_ASYNC("cuMemcpyDtoDAsync_v2", "PPJP"),
   MEMSET_D8_ASYNC("cuMemsetD8Async", "PIJP"),
   MEMSET_D32_ASYNC("cuMemsetD32Async", "PIJP"),

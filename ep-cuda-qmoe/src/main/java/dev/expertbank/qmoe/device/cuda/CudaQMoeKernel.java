@@ -178,6 +178,9 @@ final class CudaQMoeKernel implements QMoeKernel {
 
   /** What streams experts of a run; null if it reads each where the table says. */
   private @Nullable CudaPrefillStream slots(CudaRun run, int tokens) {
+    if (experts.isResident()) {
+      return null;
+    }
     CudaPrefillStream open = device.prefillStream();
     if (unreadable.length > 0) {
       run.requireNoCapture(

@@ -19,6 +19,9 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
   private final RouteRecord layout;
   private volatile boolean armed;
 
+  /** Whether what was reset last may not be on the device yet. */
+  private volatile boolean resetting;
+
   /**
    * Disarmed; its content means nothing before the first {@link #reset}.
    *
@@ -60,7 +63,18 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
 
   /** The address of the header, or NULL while nothing is counted. */
   long header() {
+    awaitReset();
     return armed ? record : 0;
+  }
+
+  private void awaitReset() {
+    if (resetting) {
+      // It was begun at the boundary before, so it is done, as a rule.
+      try (var _ = context.makeCurrentRelaxed()) {
+        calls.synchronizeStream(stream);
+      }
+      resetting = false;
+    }
   }
 
   /** The address of a layer's counters. */
@@ -81,12 +95,13 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
 
   @Override
   public void reset(int[] header) {
+    awaitReset();
     copy.fill((byte) 0);
     MemorySegment.copy(header, 0, copy, ValueLayout.JAVA_INT, 0, header.length);
     try (var _ = context.makeCurrentRelaxed()) {
       faults.check(Operation.RESET_ROUTES, CudaFunction.MEMCPY_HTOD_ASYNC, record);
       calls.copyToDevice(record, copy.address(), copy.byteSize(), stream);
-      calls.synchronizeStream(stream);
+      resetting = true;
     }
   }
 

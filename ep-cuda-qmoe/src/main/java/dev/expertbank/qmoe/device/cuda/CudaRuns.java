@@ -19,10 +19,10 @@ import org.jspecify.annotations.Nullable;
  * capture: a graph uses its workspace for as long as it lives, which nobody tells. Safe from any
  * thread that has the context current.
  *
- * <p>Streams of ONNX Runtime are only used while a run is given one; afterwards events of our own
- * tell what has been done in them. The exception are streams on which something was captured:
- * whoever launches the graph does so without a word to us, so these are asked, and have to live as
- * long as their session.
+ * <p>Streams of ONNX Runtime are only used until the end of the session's runs ({@link
+ * #runsEnded}); afterwards events of our own tell what has been done in them. The exception are
+ * streams on which something was captured: whoever launches the graph does so without a word to us,
+ * so these are asked, and have to live as long as their session.
  */
 final class CudaRuns implements AutoCloseable {
   private static final System.Logger LOG = System.getLogger(CudaRuns.class.getName());
@@ -121,7 +121,8 @@ final class CudaRuns implements AutoCloseable {
     try (var _ = context.makeCurrentRelaxed()) {
       for (Iterator<CudaRun> runs = free.descendingIterator(); runs.hasNext(); ) {
         CudaRun run = runs.next();
-        if (calls.hasHappened(run.finished())) {
+        run.recordFinished();
+        if (run.isFinished()) {
           runs.remove();
           return run;
         }
@@ -132,19 +133,26 @@ final class CudaRuns implements AutoCloseable {
 
   /** Takes a run back that launches nothing more; the device may still be computing. */
   void release(CudaRun run) {
-    if (run.isCaptured()) {
-      return;
+    if (!run.isCaptured()) {
+      synchronized (this) {
+        free.addLast(run);
+      }
     }
-    try {
-      run.recordFinished();
+  }
+
+  /** No run of the session is under way, and their streams are still alive. */
+  void runsEnded() {
+    try (var _ = context.makeCurrentRelaxed()) {
+      launched().forEach(CudaRun::recordFinished);
     } catch (CudaException e) {
       // The device is lost, and whoever waits for anything on it will hear so.
-      LOG.log(System.Logger.Level.WARNING, "a run is not used again", e);
-      return;
+      LOG.log(System.Logger.Level.WARNING, "the end of runs cannot be recorded", e);
     }
-    synchronized (this) {
-      free.addLast(run);
-    }
+  }
+
+  /** The runs that no graph uses. */
+  private synchronized List<CudaRun> launched() {
+    return all.stream().filter(run -> !run.isCaptured()).toList();
   }
 
   /**
@@ -164,11 +172,14 @@ final class CudaRuns implements AutoCloseable {
   }
 
   private void awaitLaunches() {
-    List<CudaRun> runs;
-    synchronized (this) {
-      runs = all.stream().filter(run -> !run.isCaptured()).toList();
+    List<CudaRun> runs = launched();
+    if (runs.stream().anyMatch(CudaRun::isUnrecorded)) {
+      // A run has failed, so that its end was never told, and its stream may be gone by now.
+      calls.synchronizeContext();
+    } else {
+      runs.forEach(CudaRun::recordFinished);
+      await(() -> runs.stream().allMatch(CudaRun::isFinished));
     }
-    await(() -> runs.stream().allMatch(run -> calls.hasHappened(run.finished())));
   }
 
   private void await(BooleanSupplier done) {

@@ -12,7 +12,9 @@ final class Waiting {
   /** After that, what is waited for counts as something that may never happen. */
   static final Duration LIMIT = Duration.ofSeconds(60);
 
-  private static final long SPIN_NANOS = 100_000;
+  /** A pause takes some 70 microseconds, which a run of a few milliseconds would notice. */
+  private static final long SPIN_NANOS = 2_000_000;
+
   private static final long PAUSE_NANOS = 20_000;
 
   private Waiting() {}

@@ -167,6 +167,11 @@ public final class HostDevice implements Device {
   }
 
   @Override
+  public void runsEnded() {
+    // A run computes before it returns.
+  }
+
+  @Override
   public void awaitRuns() {
     // A run has ended when it returns.
   }

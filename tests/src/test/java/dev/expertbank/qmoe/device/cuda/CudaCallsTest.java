@@ -3,12 +3,15 @@ package dev.expertbank.qmoe.device.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.expertbank.natives.Native;
+import dev.expertbank.qmoe.device.cuda.CudaCalls.HostCopy;
 import dev.expertbank.tests.cuda.RequiresGpu;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -151,6 +154,26 @@ class CudaCallsTest {
     calls.copyOnDevice(sum, two + Integer.BYTES, Integer.BYTES, stream);
     assertThat(sum()).isEqualTo(0x81818181);
     memory.free(two);
+  }
+
+  @Test
+  void copiesOfABatchEachHaveTheirTargetSourceAndSize() {
+    long host = memory.allocateHost(3L * Integer.BYTES);
+    MemorySegment words = Native.view(host, 3L * Integer.BYTES);
+    words.copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3}));
+    long target = memory.allocate(4L * Integer.BYTES);
+    calls.setBytes(target, (byte) 0, 4L * Integer.BYTES, stream);
+    calls.copyToDevice(
+        List.of(
+            new HostCopy(target + 2 * Integer.BYTES, host, Integer.BYTES),
+            new HostCopy(target, host + Integer.BYTES, 2 * Integer.BYTES)),
+        stream);
+    MemorySegment arrived = arena.allocate(ValueLayout.JAVA_INT, 4);
+    calls.copyToHost(arrived.address(), target, arrived.byteSize(), stream);
+    calls.synchronizeStream(stream);
+    assertThat(arrived.toArray(ValueLayout.JAVA_INT)).containsExactly(2, 3, 1, 0);
+    memory.free(target);
+    memory.freeHost(host);
   }
 
   @Test
