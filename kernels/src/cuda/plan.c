@@ -1,3 +1,4 @@
+#include "../spec.h"
 #include "qmoe_cuda.h"
 
 #include <string.h>
@@ -24,9 +25,6 @@
 
 /* What every block needs beside its own shared memory. */
 #define RESERVED_SHARED_BYTES 1024
-
-#define MAX_EXPERTS 65536
-#define MAX_EXTENT (1 << 24)
 
 /* The kernels' numbers: these, then those that compute experts, by phase, element type and bits. */
 enum { ROUTE, GROUP_ROUTES, COMBINE, DECODE, FEW = DECODE + 9, PREFILL = FEW + 9 };
@@ -64,14 +62,6 @@ static int64_t round_up(int64_t value, int64_t unit) {
     return divide_up(value, unit) * unit;
 }
 
-static int is_element_type(int32_t type) {
-    return type == EB_FLOAT || type == EB_FLOAT16 || type == EB_BFLOAT16;
-}
-
-static int has_linear_half(const eb_qmoe_spec *spec) {
-    return spec->has_fc3 || (spec->activation == EB_SWIGLU && spec->swiglu_fusion != 0);
-}
-
 /* ONNX Runtime's CUDA kernels define the layout for these shapes only. */
 static int layout_is_supported(const eb_qmoe_spec *spec) {
     if (spec->layout == EB_LAYOUT_PLAIN) {
@@ -79,26 +69,6 @@ static int layout_is_supported(const eb_qmoe_spec *spec) {
     }
     return spec->layout == EB_LAYOUT_SM80 && spec->bits != 2 && spec->hidden % 64 == 0 && spec->inter % 64 == 0
         && spec->block_size != 16;
-}
-
-static int spec_is_supported(const eb_qmoe_spec *spec) {
-    if (spec->bits != 2 && spec->bits != 4 && spec->bits != 8) {
-        return 0;
-    }
-    int per_byte = 8 / spec->bits;
-    int32_t block = spec->block_size;
-    int fused = spec->activation == EB_SWIGLU && spec->swiglu_fusion != 0;
-    return spec->hidden > 0 && spec->hidden <= MAX_EXTENT && spec->hidden % per_byte == 0
-        && spec->inter > 0 && spec->inter <= MAX_EXTENT && spec->inter % per_byte == 0
-        && spec->experts > 0 && spec->experts <= MAX_EXPERTS
-        && spec->top_k > 0 && spec->top_k <= spec->experts
-        && (block == 0 || (block >= 16 && (block & (block - 1)) == 0))
-        && is_element_type(spec->io_type) && is_element_type(spec->scale_type)
-        && (spec->routing == EB_ROUTING_ORT_CPU || spec->routing == EB_ROUTING_ORT_CUDA)
-        && spec->activation >= EB_RELU && spec->activation <= EB_IDENTITY
-        && spec->swiglu_fusion >= 0 && spec->swiglu_fusion <= 2
-        && !(spec->has_fc3 && fused) && (spec->activation != EB_SWIGLU || fused || spec->has_fc3)
-        && layout_is_supported(spec);
 }
 
 /* Bytes that the scales of so many groups of a row take in shared memory: a window of whole pieces of 16 bytes. */
@@ -142,7 +112,7 @@ static int32_t block_shift(const eb_qmoe_spec *spec) {
 
 static int64_t tiles_of(const eb_qmoe_spec *spec, int step) {
     int64_t outputs = step == EB_CUDA_FC1 ? round_up(spec->inter, GROUP) : spec->hidden;
-    return divide_up(outputs, step == EB_CUDA_FC1 && has_linear_half(spec) ? TILE_ROWS / 2 : TILE_ROWS);
+    return divide_up(outputs, step == EB_CUDA_FC1 && eb_has_linear_half(spec) ? TILE_ROWS / 2 : TILE_ROWS);
 }
 
 static int32_t expert_kernel(const eb_qmoe_spec *spec, int32_t phase) {
@@ -264,7 +234,7 @@ static int32_t phase_of(const eb_qmoe_spec *spec, int64_t tokens) {
 
 int32_t expertbank_cuda_plan(const eb_qmoe_spec *spec, int32_t zero_points, int64_t tokens,
                              const eb_cuda_limits *limits, eb_cuda_plan *plan) {
-    if (!spec_is_supported(spec) || tokens < 1 || tokens > EB_CUDA_MAX_RUN_TOKENS) {
+    if (!eb_spec_is_supported(spec) || !layout_is_supported(spec) || tokens < 1 || tokens > EB_CUDA_MAX_RUN_TOKENS) {
         return 1;
     }
     memset(plan, 0, sizeof *plan);

@@ -75,7 +75,7 @@ static int tokens_in_range(int64_t tokens) {
 }
 
 int64_t expertbank_qmoe_workspace_bytes(const eb_qmoe_spec *spec, int64_t tokens) {
-    if (!spec_is_supported(spec) || !tokens_in_range(tokens)) {
+    if (!eb_spec_is_supported(spec) || spec->layout != EB_LAYOUT_PLAIN || !tokens_in_range(tokens)) {
         return -1;
     }
     struct run_state unused;

@@ -7,6 +7,7 @@
 #ifndef EXPERTBANK_RUN_STATE_H
 #define EXPERTBANK_RUN_STATE_H
 
+#include "../spec.h"
 #include "qmoe_host.h"
 
 /* Output rows of fc2 that one task owns. */
@@ -36,20 +37,12 @@ struct run_state {
     float *accumulator;             /* [hidden_tiles, tokens, HIDDEN_TILE] */
 };
 
-/* 1 where the kernels can compute this specification. */
-int spec_is_supported(const eb_qmoe_spec *spec);
-
 /*
  * Lays a run of `tokens` out from `workspace` on for vectors of `lanes` floats, into `state`; returns the bytes used.
  * With a NULL workspace only the size is meaningful.
  */
 int64_t lay_out_run(const eb_qmoe_spec *spec, int64_t tokens, int64_t lanes, uint8_t *workspace,
                     struct run_state *state);
-
-/* 1 where fc1 yields a gate and a linear half. */
-static inline int has_linear_half(const eb_qmoe_spec *spec) {
-    return spec->has_fc3 || (spec->activation == EB_SWIGLU && spec->swiglu_fusion != 0);
-}
 
 static inline int64_t round_up(int64_t value, int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;

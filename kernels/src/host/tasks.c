@@ -112,7 +112,7 @@ static void finish_inter(const struct inter_tile *tile, const float *products, c
         gate[i] = products[i * tile->step] + biases[i * tile->step];
     }
     activate(spec->activation, spec->alpha, spec->limit, gate, tile->width);
-    if (has_linear_half(spec)) {
+    if (eb_has_linear_half(spec)) {
         for (int64_t i = 0; i < tile->width; i++) {
             int64_t at = tile->linear_offset + i * tile->step;
             linear[i] = products[at] + biases[at];

@@ -36,6 +36,11 @@ class CudaPlannerTest {
   }
 
   private static QMoeSpec spec(int bits, ElementType io) {
+    return spec(bits, io, Activation.SWIGLU);
+  }
+
+  /** With gate and linear rows of fc1 in turns. */
+  private static QMoeSpec spec(int bits, ElementType io, Activation activation) {
     return new QMoeSpec(
         2880,
         2816,
@@ -44,7 +49,7 @@ class CudaPlannerTest {
         bits,
         32,
         WeightLayout.PLAIN,
-        Activation.SWIGLU,
+        activation,
         1,
         false,
         io,
@@ -132,6 +137,9 @@ class CudaPlannerTest {
     assertThat(plan(spec(4, ElementType.FLOAT16), 0)).isEmpty();
     assertThat(plan(spec(4, ElementType.FLOAT16), CudaPlanner.MAX_RUN_TOKENS)).isPresent();
     assertThat(plan(spec(4, ElementType.FLOAT16), CudaPlanner.MAX_RUN_TOKENS + 1)).isEmpty();
+    assertThat(plan(spec(4, ElementType.FLOAT16, Activation.RELU), 1))
+        .as("two halves of fc1 without swiglu")
+        .isEmpty();
   }
 
   @Test
