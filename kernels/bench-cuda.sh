@@ -20,11 +20,7 @@ for source in "$here"/src/bench/*.cu; do
   fi
 done
 
-# The headers of the CUDA that nvcc belongs to, by its own word, because nvcc may be a link or a script.
-toolkit=$("$nvcc" --dryrun -x cu -c /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
-headers=${toolkit:-/usr/local/cuda}/include
-[ -f "$headers/cuda.h" ] || headers=${toolkit:-/usr/local/cuda}/targets/x86_64-linux/include
-native="$warnings -O2 -D_POSIX_C_SOURCE=200809L -I$headers"
+native="$warnings -O2 -D_POSIX_C_SOURCE=200809L -I$(cuda_headers "$nvcc")"
 out=$(cd "$1/native" && pwd)
 cd "$here/src"
 $cc $native -o "$out/qmoe_cuda_test" test/qmoe_cuda_test.c test/cuda_harness.c test/model.c test/reference.c cuda/plan.c -lm -ldl

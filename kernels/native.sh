@@ -78,3 +78,15 @@ compile_cuda() {
   echo "$nvcc $cuda_architectures" > "$1/compiler"
   cuda_built="built"
 }
+
+# cuda_headers NVCC: where the headers of its CUDA are, by its own word, because nvcc may be a link or a script.
+cuda_headers() {
+  toolkit=$("$1" --dryrun -x cu -c /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
+  for headers in "${toolkit:-/usr/local/cuda}/include" "${toolkit:-/usr/local/cuda}/targets/x86_64-linux/include"; do
+    if [ -f "$headers/cuda.h" ]; then
+      echo "$headers"
+      return
+    fi
+  done
+  echo "${toolkit:-/usr/local/cuda}/include"
+}

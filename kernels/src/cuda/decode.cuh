@@ -157,7 +157,7 @@ struct Decoder {
             to[8 * COLUMNS] = total[n][2];
             to[8 * COLUMNS + 1] = total[n][3];
         }
-        asm volatile("bar.sync 1, %0;" ::"n"(EB_CUDA_THREADS) : "memory");
+        sync_multipliers();
         for (int i = threadIdx.x; i < TILE_ROWS / 2 * stage.columns; i += EB_CUDA_THREADS) {
             /* The places run fastest: what they store is next to each other. */
             int place = i % 8;
@@ -178,7 +178,7 @@ struct Decoder {
 /* The last warps fill, the others multiply; barriers hand the stages over. */
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    DYNAMIC_SHARED(shared);
     DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
     if ((int)threadIdx.x < run.stages) {
         init_barrier(at.full + threadIdx.x, 32);
@@ -265,7 +265,7 @@ __device__ __forceinline__ void fill_next(DecodeFiller<BITS, COLUMN_TILES> &fill
 
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void decode_experts(const eb_cuda_run &run) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    DYNAMIC_SHARED(shared);
     DecodeLayout<BITS, COLUMN_TILES> at(run, shared);
     at.find_all();
     __syncthreads();

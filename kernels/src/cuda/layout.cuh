@@ -223,9 +223,13 @@ __device__ __forceinline__ uint32_t less_zero_point_high(uint32_t biased, int ze
 
 /* (word & mask) | bias in one instruction, which the compiler does not find by itself. */
 __device__ __forceinline__ uint32_t mask_and_bias(uint32_t word, uint32_t mask, uint32_t bias) {
+#ifdef EXPERTBANK_EMULATED
+    return (word & mask) | bias;
+#else
     uint32_t result;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bias));
     return result;
+#endif
 }
 
 /* Eight integers of 2 or 4 bits. */

@@ -4,6 +4,17 @@
 
 #include "numeric.cuh"
 
+/* Bytes to copy: a multiple of 16, as are both addresses. */
+struct Copy {
+    const uint8_t *from;
+    uint8_t *to;
+    int bytes;
+};
+
+#ifdef EXPERTBANK_EMULATED
+#include "../test/emulation/emulated_mma.h"
+#else
+
 /*
  * d += a b for a [16, 16] of weights and b [16, 8] of activations. A lane holds the weights of rows lane / 4 and lane / 4 + 8
  * (a[0], a[2] and a[1], a[3]), the activations of column lane / 4, and the sums of columns 2 (lane % 4) and the next.
@@ -92,25 +103,6 @@ __device__ __forceinline__ void let_the_next_kernel_start() {
 #endif
 }
 
-__device__ __forceinline__ void follow_the_kernel_before() {
-    await_the_kernel_before();
-    let_the_next_kernel_start();
-}
-
-/* Bytes to copy: a multiple of 16, as are both addresses. */
-struct Copy {
-    const uint8_t *from;
-    uint8_t *to;
-    int bytes;
-};
-
-/* Copies by one warp, to be awaited with its stage. */
-__device__ __forceinline__ void copy_by_warp(const Copy &copy, int lane) {
-    for (int at = 16 * lane; at < copy.bytes; at += 16 * 32) {
-        copy16(copy.to + at, copy.from + at, true);
-    }
-}
-
 /*
  * From sm_90 on, one lane copies any number of bytes at once, in reads as long as the memory system takes them. A full
  * barrier counts the bytes of a stage and the lanes of the copying warp, an empty one the threads that multiply: each arrives
@@ -157,5 +149,24 @@ __device__ __forceinline__ void copy_bulk(const Copy &copy, uint64_t *barrier) {
     }
 }
 #endif
+
+/* Waits for all warps of decode that multiply. */
+__device__ __forceinline__ void sync_multipliers() {
+    asm volatile("bar.sync 1, %0;" ::"n"(EB_CUDA_THREADS) : "memory");
+}
+
+#endif
+
+__device__ __forceinline__ void follow_the_kernel_before() {
+    await_the_kernel_before();
+    let_the_next_kernel_start();
+}
+
+/* Copies by one warp, to be awaited with its stage. */
+__device__ __forceinline__ void copy_by_warp(const Copy &copy, int lane) {
+    for (int at = 16 * lane; at < copy.bytes; at += 16 * 32) {
+        copy16(copy.to + at, copy.from + at, true);
+    }
+}
 
 #endif

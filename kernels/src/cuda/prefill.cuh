@@ -405,7 +405,7 @@ struct Prefill {
 
 template <int IO, int BITS>
 __device__ __forceinline__ void prefill_experts(const eb_cuda_run &run) {
-    extern __shared__ __align__(128) uint8_t shared[];
+    DYNAMIC_SHARED(shared);
     follow_the_kernel_before();
     Prefill<IO, BITS>(run, shared).compute();
 }

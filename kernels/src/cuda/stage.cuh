@@ -5,6 +5,11 @@
 #include "layout.cuh"
 #include "mma.cuh"
 
+/* The block's dynamic shared memory. */
+#ifndef DYNAMIC_SHARED
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+#endif
+
 /* The tensors of a matrix of one expert. */
 struct Matrix {
     const uint8_t *weight;

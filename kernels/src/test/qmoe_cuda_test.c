@@ -31,7 +31,7 @@ static int64_t element_bytes(int32_t type) {
     return type == EB_FLOAT ? 4 : 2;
 }
 
-/* Of the case that runs; published shapes are -1, -2, ... */
+/* Of the case that runs; published shapes are -1, -2, ..., long rows -100. */
 static int case_number;
 
 static void describe(const struct model *m, const char *what) {
@@ -443,6 +443,17 @@ static void published_shapes(uint64_t seed, const eb_cuda_limits *limits, CUstre
     }
 }
 
+/* Rows of more stages than there are and several tiles for each block, where there is little shared memory. */
+static void long_rows(uint64_t seed, const eb_cuda_limits *limits, CUstream stream) {
+    struct random random = {seed};
+    eb_qmoe_spec spec = {.hidden = 1536, .inter = 64, .experts = 3, .top_k = 2, .bits = 8, .block_size = 32,
+                         .activation = EB_SILU, .io_type = EB_FLOAT16, .scale_type = EB_FLOAT16,
+                         .routing = EB_ROUTING_ORT_CPU, .normalize = 1, .limit = INFINITY};
+    struct model_options options = {.tokens = 2};
+    case_number = -100;
+    run_case(&random, &spec, &options, limits, stream);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) {
         fprintf(stderr, "usage: qmoe_cuda_test MODULES [SEED [CASES [FIRST]]]\n");
@@ -458,6 +469,7 @@ int main(int count, char **arguments) {
     for (int i = first; i < first + cases; i++) {
         random_case(seed, i, &limits, stream);
     }
+    long_rows(seed, &limits, stream);
     if (cases >= 100) {
         published_shapes(seed, &limits, stream);
     }
