@@ -17,6 +17,9 @@ struct Decoder {
     static constexpr int COLUMNS = Layout::COLUMNS;
     using Info = typename Layout::Info;
 
+    /* Groups that a warp multiplies together, so that the loads of all are under way at once. */
+    static constexpr int AT_ONCE = COLUMN_TILES == 1 ? 4 : 1;
+
     const Layout &at;
     const eb_cuda_run &run;
     Activations activations;
@@ -66,19 +69,25 @@ struct Decoder {
         int first = chunk * run.decode_chunk;
         int begin = first >> run.block_shift;
         int end = first + at.groups_of(chunk);
-#pragma unroll 4
-        for (int g = first + threadIdx.x / 32; g < end; g += WARPS) {
-            int block = (g >> run.block_shift) - begin;
-            GroupWeights<IO, BITS> weights;
-            weights.load(low, high, 1 << (BITS - 1), 1 << (BITS - 1), half_to_float(low_scale[block]),
-                         half_to_float(high_scale[block]), -1);
-            multiply_columns(weights, x, column_tiles, total);
+#pragma unroll(4 / AT_ONCE)
+        for (int g = first + threadIdx.x / 32; g < end; g += AT_ONCE * WARPS) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                /* Behind the last group the one that is at hand is multiplied again, and not added. */
+                bool counts = i == 0 || g + i * WARPS < end;
+                int ahead = counts ? i : 0;
+                int block = ((g + ahead * WARPS) >> run.block_shift) - begin;
+                GroupWeights<IO, BITS> weights;
+                weights.load(low + ahead * weights_step, high + ahead * weights_step, 1 << (BITS - 1), 1 << (BITS - 1),
+                             half_to_float(low_scale[block]), half_to_float(high_scale[block]), -1);
+                multiply_columns(weights, x, ahead * WARPS * GROUP, column_tiles, counts, total);
+            }
 #pragma unroll
             for (int n = 0; n < COLUMN_TILES; n++) {
-                x[n] += WARPS * GROUP;
+                x[n] += AT_ONCE * WARPS * GROUP;
             }
-            low += weights_step;
-            high += weights_step;
+            low += AT_ONCE * weights_step;
+            high += AT_ONCE * weights_step;
         }
     }
 
@@ -110,7 +119,7 @@ struct Decoder {
                                  high_scales.template zero_point<BITS>(block),
                                  low_scales.scale(run.spec.scale_type, block),
                                  high_scales.scale(run.spec.scale_type, block), halves == 2 ? half : -1);
-                    multiply_columns(weights, x, column_tiles, total);
+                    multiply_columns(weights, x, 0, column_tiles, true, total);
                 }
             }
 #pragma unroll
@@ -122,18 +131,19 @@ struct Decoder {
         }
     }
 
+    /* offset: of the group's activations from x. counts: whether it is added. */
     __device__ __forceinline__ void multiply_columns(const GroupWeights<IO, BITS> &weights,
-                                                     const uint16_t *const x[COLUMN_TILES], int column_tiles,
-                                                     float total[COLUMN_TILES][4]) const {
+                                                     const uint16_t *const x[COLUMN_TILES], int offset, int column_tiles,
+                                                     bool counts, float total[COLUMN_TILES][4]) const {
 #pragma unroll
         for (int n = 0; n < COLUMN_TILES; n++) {
             if (COLUMN_TILES == 1 || n < column_tiles) {
                 uint4 values[PARTS];
 #pragma unroll
                 for (int part = 0; part < PARTS; part++) {
-                    values[part] = *reinterpret_cast<const uint4 *>(x[n] + part * activations.part_stride);
+                    values[part] = *reinterpret_cast<const uint4 *>(x[n] + offset + part * activations.part_stride);
                 }
-                weights.multiply(values, total[n]);
+                weights.multiply(values, total[n], counts);
             }
         }
     }

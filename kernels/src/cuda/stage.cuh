@@ -126,18 +126,20 @@ struct GroupWeights {
         scale[1] = high_scale;
     }
 
-    /* x: the lane's eight activations of its column, in parts. */
-    __device__ __forceinline__ void multiply(const uint4 x[Numeric<IO>::PARTS], float sums[4]) const {
+    /* x: the lane's eight activations of its column, in parts. counts: whether the product is added. */
+    __device__ __forceinline__ void multiply(const uint4 x[Numeric<IO>::PARTS], float sums[4], bool counts = true) const {
         float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int part = Numeric<IO>::PARTS - 1; part >= 0; part--) {
             mma_16x8x16<HALF>(d, product[0], x[part].x, x[part].y);
             mma_16x8x16<HALF>(d, product[1], x[part].z, x[part].w);
         }
-        sums[0] += scale[0] * d[0];
-        sums[1] += scale[0] * d[1];
-        sums[2] += scale[1] * d[2];
-        sums[3] += scale[1] * d[3];
+        if (counts) {
+            sums[0] += scale[0] * d[0];
+            sums[1] += scale[0] * d[1];
+            sums[2] += scale[1] * d[2];
+            sums[3] += scale[1] * d[3];
+        }
     }
 };
 
