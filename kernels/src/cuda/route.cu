@@ -58,52 +58,88 @@ __device__ static float softmax_numerator(float logit, float largest) {
     return logit == largest ? 1.0f : expf(logit - largest);
 }
 
-/* Adds to a counter. One that wraps around is worth nothing any more, which the header then says for good. */
-__device__ static void count_up(const eb_cuda_run &run, uint32_t *counter, uint32_t more) {
-    if (atomicAdd(counter, more) > ~0u - more) {
-        run.window_header[EB_WINDOW_OVERFLOW] = 1;
+/* Ranks whose routes a warp keeps in its lanes. */
+#define LANE_RANKS 32
+
+/* What counters were before a token's routes were added. One that wraps around is worth nothing any more. */
+struct Counted {
+    uint32_t expert;
+    uint32_t all;
+
+    __device__ bool wrapped(int top_k) const {
+        return expert == ~0u || all > ~0u - (uint32_t)top_k;
     }
+};
+
+/* Records a route, before weights drop any: residency is about which experts a row wants. */
+__device__ static uint32_t record_route(const eb_cuda_run &run, int64_t route, int expert) {
+    if (run.selected_expert != nullptr) {
+        run.selected_expert[route] = expert;
+    }
+    if (run.window_header == nullptr) {
+        return 0;
+    }
+    if (expert < 0 || expert >= run.spec.experts) {
+        run.window_header[EB_WINDOW_POISON] = 1;
+        return 0;
+    }
+    return atomicAdd(run.window_counts + expert, 1);
 }
 
-/*
- * Records the routes of one token, by a warp, before weights drop any: residency is about which experts a row wants. Once for
- * a token and not for each route, because a counter of the header is shared by all.
- */
-__device__ static void record_routes(const eb_cuda_run &run, int64_t routes) {
-    int top_k = run.spec.top_k;
-    for (int rank = threadIdx.x % 32; rank < top_k; rank += 32) {
-        int expert = run.route_expert[routes + rank];
-        if (run.selected_expert != nullptr) {
-            run.selected_expert[routes + rank] = expert;
-        }
-        if (run.window_header != nullptr) {
-            if (expert < 0 || expert >= run.spec.experts) {
-                run.window_header[EB_WINDOW_POISON] = 1;
-            } else {
-                count_up(run, run.window_counts + expert, 1);
-            }
-            if (rank == 0) {
-                count_up(run, run.window_header + EB_WINDOW_COUNT, (uint32_t)top_k);
-            }
-        }
-    }
+/* A token's routes are counted at once: a counter of the header is shared by all. */
+__device__ static uint32_t count_routes(const eb_cuda_run &run) {
+    bool counts = run.window_header != nullptr && threadIdx.x % 32 == 0;
+    return counts ? atomicAdd(run.window_header + EB_WINDOW_COUNT, (uint32_t)run.spec.top_k) : 0;
 }
+
+/* What divides the weights of a token's routes, and what they have to exceed. */
+struct Weighting {
+    float divisor;
+    bool divides;
+    float smallest;
+
+    __device__ Weighting(const eb_qmoe_spec &spec, bool given, float all, float selected) {
+        bool cuda = spec.routing == EB_ROUTING_ORT_CUDA;
+        divisor = selected;
+        if (cuda && !(spec.normalize && selected / all > 1e-6f)) {
+            divisor = all;
+        } else if (given && !spec.normalize) {
+            divisor = 1.0f;
+        }
+        divides = given ? divisor != 0.0f : divisor > 0.0f;
+        smallest = cuda ? 0.0f : 1e-8f;
+    }
+
+    /* Stores a route; returns its expert, or -1 where it is dropped. */
+    __device__ int store(const eb_cuda_run &run, int64_t route, int expert, float weight) const {
+        float divided = divides ? weight / divisor : 0.0f;
+        bool kept = divided > smallest;
+        run.route_weight[route] = kept ? divided : 0.0f;
+        run.route_expert[route] = kept ? expert : -1;
+        return kept ? expert : -1;
+    }
+};
 
 /*
  * The routes of one token, by a warp. keys: the order keys of the token's logits. Ties go to the higher index or to the lower
- * one: `flip` turns indices round so that the larger is always first.
+ * one: `flip` turns indices round so that the larger is always first. kept: [top_k], the experts of what is not dropped, or
+ * NULL. The counters' answers are for later: waiting for them here would hold up everyone.
  */
-__device__ static void route_token(const eb_cuda_run &run, uint32_t *keys, int token) {
+__device__ static Counted route_token(const eb_cuda_run &run, uint32_t *keys, int token, int *kept) {
     const eb_qmoe_spec &spec = run.spec;
     int lane = threadIdx.x % 32;
     bool cuda = spec.routing == EB_ROUTING_ORT_CUDA;
     uint32_t flip = cuda ? ~0u : 0u;
     bool given = !cuda && run.router_weights != nullptr;
+    bool in_lanes = spec.top_k <= LANE_RANKS;
     int64_t logits = (int64_t)token * spec.experts;
     int64_t routes = (int64_t)token * spec.top_k;
     float all = 0.0f;
     float largest = 0.0f;
     float selected = 0.0f;
+    int lane_expert = -1;
+    float lane_weight = 0.0f;
+    Counted counted = {0, count_routes(run)};
     for (int rank = 0; rank < spec.top_k; rank++) {
         uint32_t best = 0;
         uint32_t index = 0;
@@ -133,28 +169,29 @@ __device__ static void route_token(const eb_cuda_run &run, uint32_t *keys, int t
         __syncwarp();
         if (lane == 0) {
             keys[expert] = 0;
-            run.route_expert[routes + rank] = expert;
-            run.route_weight[routes + rank] = weight;
+        }
+        if (lane == rank % LANE_RANKS) {
+            lane_expert = expert;
+            lane_weight = weight;
+            if (!in_lanes) {
+                run.route_expert[routes + rank] = expert;
+                run.route_weight[routes + rank] = weight;
+            }
         }
         __syncwarp();
     }
-    record_routes(run, routes);
-    float divisor = selected;
-    if (cuda && !(spec.normalize && selected / all > 1e-6f)) {
-        divisor = all;
-    } else if (given && !spec.normalize) {
-        divisor = 1.0f;
-    }
-    bool divides = given ? divisor != 0.0f : divisor > 0.0f;
-    float smallest = cuda ? 0.0f : 1e-8f;
+    Weighting weighting(spec, given, all, selected);
     for (int rank = lane; rank < spec.top_k; rank += 32) {
-        float weight = divides ? run.route_weight[routes + rank] / divisor : 0.0f;
-        bool kept = weight > smallest;
-        run.route_weight[routes + rank] = kept ? weight : 0.0f;
-        if (!kept) {
-            run.route_expert[routes + rank] = -1;
+        int expert = in_lanes ? lane_expert : run.route_expert[routes + rank];
+        float weight = in_lanes ? lane_weight : run.route_weight[routes + rank];
+        uint32_t before = record_route(run, routes + rank, expert);
+        counted.expert = before > counted.expert ? before : counted.expert;
+        int stored = weighting.store(run, routes + rank, expert, weight);
+        if (kept != nullptr) {
+            kept[rank] = stored;
         }
     }
+    return counted;
 }
 
 __device__ static void store_tile(const eb_cuda_run &run, int tile, int expert, int first, int columns) {
@@ -168,8 +205,11 @@ struct Grouping {
     int warp_active[WARPS];
 };
 
-/* Lists the routes of every expert, and a tile for every expert that has any; one block, at most 8 tokens. */
-__device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
+/*
+ * Lists the routes of every expert, and a tile for every expert that has any; one block, at most 8 tokens. kept: [tokens, top_k]
+ * in shared memory, or NULL.
+ */
+__device__ static void group_few(const eb_cuda_run &run, Grouping &grouping, const int *kept) {
     const eb_qmoe_spec &spec = run.spec;
     for (int e = threadIdx.x; e < spec.experts; e += EB_CUDA_THREADS) {
         grouping.tokens[e] = 0;
@@ -177,7 +217,7 @@ __device__ static void group_few(const eb_cuda_run &run, Grouping &grouping) {
     __syncthreads();
     int routes = run.tokens * spec.top_k;
     for (int r = threadIdx.x; r < routes; r += EB_CUDA_THREADS) {
-        int expert = run.route_expert[r];
+        int expert = kept != nullptr ? kept[r] : run.route_expert[r];
         if (expert >= 0) {
             atomicOr(&grouping.tokens[expert], 1u << (r / spec.top_k));
             grouping.route[expert][r / spec.top_k] = (uint16_t)r;
@@ -261,6 +301,7 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
         Grouping grouping;
         __align__(16) uint16_t packed[3 * PACK_ELEMENTS];
     } shared;
+    __shared__ int kept[WARPS * LANE_RANKS];
     int block = blockIdx.x;
     int row_blocks = (run.spec.experts * EB_CUDA_ROW_PIECES + EB_CUDA_THREADS - 1) / EB_CUDA_THREADS;
     if (block >= run.route_blocks && block < run.route_blocks + row_blocks) {
@@ -279,6 +320,8 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
     }
     int warp = threadIdx.x / 32;
     int token = block * WARPS + warp;
+    bool keeps = run.fused_grouping && run.spec.top_k <= LANE_RANKS;
+    Counted counted = {0, 0};
     if (token < run.tokens) {
         uint32_t *keys = run.spec.experts <= SHARED_EXPERTS ? shared.keys[warp]
                                                             : run.keys + (int64_t)token * run.spec.experts;
@@ -286,11 +329,14 @@ extern "C" __global__ void __launch_bounds__(EB_CUDA_THREADS) eb_route(const __g
             keys[e] = order_key(load_element(run.spec.io_type, run.router, (int64_t)token * run.spec.experts + e));
         }
         __syncwarp();
-        route_token(run, keys, token);
+        counted = route_token(run, keys, token, keeps ? kept + token * run.spec.top_k : nullptr);
     }
     if (run.fused_grouping) {
         __syncthreads();
-        group_few(run, shared.grouping);
+        group_few(run, shared.grouping, keeps ? kept : nullptr);
+    }
+    if (run.window_header != nullptr && counted.wrapped(run.spec.top_k)) {
+        run.window_header[EB_WINDOW_OVERFLOW] = 1;
     }
 }
 
