@@ -28,6 +28,9 @@ public final class CudaCopyRates {
   private static final long LARGE_BYTES = 1L << 30;
   private static final int ROUNDS = 6;
 
+  /** So many that the compiler of the JVM has done its work. */
+  private static final int PROMOTION_ROUNDS = 80;
+
   private final CudaDeviceInfo info;
   private final FileChannel channel;
   private final MemorySegment mapping;
@@ -131,7 +134,9 @@ public final class CudaCopyRates {
           new Rate(
               "promotion, " + source + ", whole experts",
               promote(device, slots, expert -> whole(experts, expert % experts.count()))));
-      check(slots.getFirst(), whole(experts, (ROUNDS - 1) * slots.size() % experts.count()));
+      check(
+          slots.getFirst(),
+          whole(experts, (PROMOTION_ROUNDS - 1) * slots.size() % experts.count()));
       rates.add(
           new Rate(
               "promotion, " + source + ", tensor by tensor",
@@ -165,7 +170,7 @@ public final class CudaCopyRates {
       CudaDevice device, List<Slot> slots, IntFunction<List<CopyPiece>> pieces) {
     double best = 0;
     int expert = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < PROMOTION_ROUNDS; round++) {
       long bytes = 0;
       List<SlotCopy> copies = new ArrayList<>();
       long start = System.nanoTime();
