@@ -178,9 +178,6 @@ final class CudaQMoeKernel implements QMoeKernel {
 
   /** What streams experts of a run; null if it reads each where the table says. */
   private @Nullable CudaPrefillStream slots(CudaRun run, int tokens) {
-    if (experts.isResident()) {
-      return null;
-    }
     CudaPrefillStream open = device.prefillStream();
     if (unreadable.length > 0) {
       run.requireNoCapture(
@@ -191,7 +188,9 @@ final class CudaQMoeKernel implements QMoeKernel {
         return open == null ? device.stagingSlots() : open;
       }
     }
-    return tokens > CudaPlanner.MAX_DECODE_TOKENS && !run.isCaptured() ? open : null;
+    boolean streams =
+        tokens > CudaPlanner.MAX_DECODE_TOKENS && !run.isCaptured() && !experts.isResident();
+    return streams ? open : null;
   }
 
   /** Where kernels find some rows of an input. */
