@@ -8,11 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 nvcc=${NVCC:-nvcc}
 command -v "$nvcc" >/dev/null 2>&1 || exit 0
 mkdir -p "$1/native"
-codes=""
-for code in $cuda_architectures; do
-  codes="$codes -gencode arch=compute_$code,code=sm_$code"
-done
-codes="$codes -gencode arch=compute_$code,code=compute_$code"
+codes=$(cuda_codes)
 for source in "$here"/src/bench/*.cu; do
   target=$1/$(basename "$source" .cu).fatbin
   if [ ! -f "$target" ] || [ -n "$(find "$source" "$here"/*.sh -newer "$target")" ]; then

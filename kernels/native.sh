@@ -60,6 +60,14 @@ up_to_date() {
 # after them the last one's PTX.
 cuda_architectures="75 80 90 100 120"
 
+# cuda_codes: the options of nvcc for them.
+cuda_codes() {
+  for code in $cuda_architectures; do
+    printf ' -gencode arch=compute_%s,code=sm_%s' "$code" "$code"
+  done
+  printf ' -gencode arch=compute_%s,code=compute_%s' "$code" "$code"
+}
+
 # compile_cuda DIR: one fatbin for each source, as many compilers at a time as there are processors. Sets cuda_built.
 compile_cuda() {
   newer=$(find "$here/src/cuda" "$here/src/qmoe.h" "$here/native.sh" -type f -newer "$1/compiler" 2>/dev/null || echo all)
@@ -67,11 +75,7 @@ compile_cuda() {
     cuda_built="is up to date"
     return
   fi
-  codes=""
-  for code in $cuda_architectures; do
-    codes="$codes -gencode arch=compute_$code,code=sm_$code"
-  done
-  codes="$codes -gencode arch=compute_$code,code=compute_$code"
+  codes=$(cuda_codes)
   for source in "$here"/src/cuda/*.cu; do
     echo "cd '$here' && $nvcc -std=c++17 -O3 -fatbin $codes -o '$1/$(basename "$source" .cu).fatbin' 'src/cuda/$(basename "$source")'"
   done | tr '\n' '\0' | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c

@@ -46,7 +46,7 @@ run() {
   log=$out/$1-$2.log
   status=0
   (shift 2 && "$program" "$@") > "$log" 2>&1 || status=$?
-  sed "s/^/kernels: compute_$1 in emulation, $2: /" "$log"
+  sed "s/^/kernels: emulated, __CUDA_ARCH__ $1, $2: /" "$log"
   return "$status"
 }
 

@@ -65,8 +65,13 @@ public record RouteWindow(int[] header, int[][] counts, long tokens) {
 
   /** Routes of one layer: its rows times top k. */
   long routes(int layer) {
+    return routes(counts[layer]);
+  }
+
+  /** Routes of a layer with these counts. */
+  public static long routes(int[] counts) {
     long sum = 0;
-    for (int count : counts[layer]) {
+    for (int count : counts) {
       sum += Integer.toUnsignedLong(count);
     }
     return sum;

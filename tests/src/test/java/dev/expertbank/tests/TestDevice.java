@@ -29,6 +29,11 @@ public final class TestDevice {
     return isHost() ? Tier.HOST : Tier.DEVICE;
   }
 
+  /** The number of the GPU that it is. */
+  public static int gpuNumber() {
+    return Integer.parseInt(name().substring("cuda:".length()));
+  }
+
   /** What its slots take for an expert of that many packed bytes. */
   public static long slotBytes(long expertBytes) {
     long granularity = OpenDevice.named(name()).slotGranularity();

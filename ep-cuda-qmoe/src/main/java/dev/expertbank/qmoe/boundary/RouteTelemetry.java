@@ -31,11 +31,7 @@ final class RouteTelemetry implements RouteWindowSource {
       LayerLayout shape = layout.layer(layer);
       counts[layer] = Arrays.copyOfRange(words, next, next + shape.experts());
       next += shape.experts();
-      long routes = 0;
-      for (int count : counts[layer]) {
-        routes += Integer.toUnsignedLong(count);
-      }
-      tokens = Math.max(tokens, routes / shape.topK());
+      tokens = Math.max(tokens, RouteWindow.routes(counts[layer]) / shape.topK());
     }
     return new RouteWindow(Arrays.copyOf(words, Header.LENGTH), counts, tokens);
   }

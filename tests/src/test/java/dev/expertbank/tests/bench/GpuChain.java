@@ -174,8 +174,7 @@ public final class GpuChain {
       throw new IllegalStateException(
           "this ONNX Runtime has no CUDA provider: tests/gpu/peer and run unpack-peer bring one");
     }
-    int number = Integer.parseInt(TestDevice.name().substring("cuda:".length()));
-    try (var cuda = new OrtCUDAProviderOptions(number)) {
+    try (var cuda = new OrtCUDAProviderOptions(TestDevice.gpuNumber())) {
       cuda.add("use_tf32", "0");
       options.addCUDA(cuda);
     }

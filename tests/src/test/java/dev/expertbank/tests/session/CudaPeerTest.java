@@ -109,8 +109,7 @@ class CudaPeerTest {
           ExecutionProviders.require("CudaQMoE")
               .register(ENVIRONMENT, options, TestDevice.options(ours));
       if (next) {
-        int number = Integer.parseInt(TestDevice.name().substring("cuda:".length()));
-        try (var cuda = new OrtCUDAProviderOptions(number)) {
+        try (var cuda = new OrtCUDAProviderOptions(TestDevice.gpuNumber())) {
           options.addCUDA(cuda);
         }
         if (!cpuToo) {

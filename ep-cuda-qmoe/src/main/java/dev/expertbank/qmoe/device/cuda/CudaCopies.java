@@ -57,14 +57,13 @@ final class CudaCopies implements AutoCloseable {
     }
   }
 
-  /** What a copy consists of. */
-  private static final class Parts {
-    /** The device reads them where they are. */
-    final List<HostCopy> direct = new ArrayList<>();
-
-    /** They go through a buffer. */
-    final List<Staged> staged = new ArrayList<>();
-  }
+  /**
+   * What a copy consists of.
+   *
+   * @param direct what the device reads where it is
+   * @param staged what goes through a buffer
+   */
+  private record Parts(List<HostCopy> direct, List<Staged> staged) {}
 
   private record Staged(long target, WeightSource source) {}
 
@@ -86,12 +85,12 @@ final class CudaCopies implements AutoCloseable {
     if (thread.isShutdown()) {
       throw new EpException("device.copy", context.info().label() + " is being closed");
     }
-    Parts parts = new Parts();
+    Parts parts = new Parts(new ArrayList<>(), new ArrayList<>());
     pieces.forEach(piece -> split(slot.address() + piece.slotOffset(), piece.source(), parts));
     CudaCopy copy = null;
     try (var _ = context.makeCurrentRelaxed()) {
       copy = new CudaCopy();
-      if (parts.staged.isEmpty()) {
+      if (parts.staged().isEmpty()) {
         submit(copy, parts, after);
       } else {
         submitLater(copy, parts, after);
@@ -113,9 +112,9 @@ final class CudaCopies implements AutoCloseable {
     for (long done = 0; done < source.bytes(); ) {
       long run = hostMemory.run(address + done, source.bytes() - done);
       if (run > 0) {
-        parts.direct.add(new HostCopy(target + done, address + done, run));
+        parts.direct().add(new HostCopy(target + done, address + done, run));
       } else {
-        parts.staged.add(new Staged(target + done, slice(source, done, -run)));
+        parts.staged().add(new Staged(target + done, slice(source, done, -run)));
       }
       done += Math.abs(run);
     }
@@ -156,11 +155,11 @@ final class CudaCopies implements AutoCloseable {
       calls.streamWaitsFor(stream, after);
     }
     record(copy.start);
-    if (!parts.direct.isEmpty()) {
+    if (!parts.direct().isEmpty()) {
       faults.check(Operation.START_COPY, CudaFunction.MEMCPY_BATCH_ASYNC, copy.start);
-      calls.copyToDevice(parts.direct, stream);
+      calls.copyToDevice(parts.direct(), stream);
     }
-    for (Staged part : parts.staged) {
+    for (Staged part : parts.staged()) {
       staging().copy(part.target(), part.source());
     }
     record(copy.end);
