@@ -9,7 +9,7 @@
     KERNEL(EB_CUDA_DECODE_THREADS, 2) KERNEL_NAME(decode, io, bits)(const __grid_constant__ eb_cuda_run run) {            \
         decode_experts<EXPERTBANK_IO, bits, EB_CUDA_DECODE_COLUMNS / TILE_COLUMNS>(run);                               \
     }                                                                                                                  \
-    KERNEL(EB_CUDA_DECODE_THREADS, 2) KERNEL_NAME(few, io, bits)(const __grid_constant__ eb_cuda_run run) {               \
+    KERNEL(EB_CUDA_FEW_THREADS, 2) KERNEL_NAME(few, io, bits)(const __grid_constant__ eb_cuda_run run) {               \
         decode_experts<EXPERTBANK_IO, bits, EB_CUDA_FEW_COLUMNS / TILE_COLUMNS>(run);                                  \
     }
 

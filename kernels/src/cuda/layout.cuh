@@ -105,30 +105,15 @@ struct TileRow {
 };
 
 __device__ __forceinline__ TileRow tile_row(const Step &step, int tile, int ordinal) {
+    bool halves = step.arrangement == ROWS_HALVES;
+    bool second = (halves || step.arrangement == ROWS_FC3) && ordinal >= 8;
+    int half_rows = halves ? step.rows / 2 : step.rows;
     TileRow r;
-    r.fc3 = false;
-    r.place = ordinal;
-    switch (step.arrangement) {
-    case ROWS_INTERLEAVED:
-        r.row = tile * TILE_ROWS + ordinal;
-        r.place = (ordinal >> 1) | ((ordinal & 1) << 3);
-        r.valid = r.row < step.rows;
-        break;
-    case ROWS_HALVES:
-        r.row = tile * 8 + (ordinal & 7);
-        r.valid = r.row < step.rows / 2;
-        r.row += (ordinal >> 3) * (step.rows / 2);
-        break;
-    case ROWS_FC3:
-        r.row = tile * 8 + (ordinal & 7);
-        r.fc3 = ordinal >= 8;
-        r.valid = r.row < step.rows;
-        break;
-    default:
-        r.row = tile * TILE_ROWS + ordinal;
-        r.valid = r.row < step.rows;
-        break;
-    }
+    r.row = halves || step.arrangement == ROWS_FC3 ? tile * 8 + (ordinal & 7) : tile * TILE_ROWS + ordinal;
+    r.valid = r.row < half_rows;
+    r.row += halves && second ? half_rows : 0;
+    r.fc3 = !halves && second;
+    r.place = step.arrangement == ROWS_INTERLEAVED ? (ordinal >> 1) | ((ordinal & 1) << 3) : ordinal;
     return r;
 }
 

@@ -157,7 +157,8 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     for (int step = 0; step < 2; step++) {
         int64_t tiles = run->max_tiles * tiles_of(spec, step);
         plan->compute[step] = (eb_cuda_launch){expert_kernel(spec, phase), step,
-                                               (int32_t)(tiles < blocks ? tiles : blocks), EB_CUDA_DECODE_THREADS,
+                                               (int32_t)(tiles < blocks ? tiles : blocks),
+                                               phase == DECODE ? EB_CUDA_DECODE_THREADS : EB_CUDA_FEW_THREADS,
                                                (int32_t)shared};
     }
     return 0;

@@ -26,10 +26,14 @@
 /* Tokens that one run may have; a caller with more makes several runs. */
 #define EB_CUDA_MAX_RUN_TOKENS 2048
 
-/* Threads of a block, but for those of decode, which have two warps more that do the copying. */
+/*
+ * Threads of a block. Those with few tokens have two warps more that do the copying, and decode has one more that adds up what
+ * the others come to.
+ */
 #define EB_CUDA_THREADS 256
 #define EB_CUDA_FILLING_WARPS 2
-#define EB_CUDA_DECODE_THREADS (EB_CUDA_THREADS + 32 * EB_CUDA_FILLING_WARPS)
+#define EB_CUDA_FEW_THREADS (EB_CUDA_THREADS + 32 * EB_CUDA_FILLING_WARPS)
+#define EB_CUDA_DECODE_THREADS (EB_CUDA_FEW_THREADS + 32)
 
 /* Experts for which the route kernel groups routes itself. */
 #define EB_CUDA_SHARED_EXPERTS 512
@@ -42,10 +46,11 @@
 
 /*
  * Columns of tokens that a block multiplies its weights with: a run of at most 8 tokens is decode; with few tokens for each
- * expert weights still stream; with more of them a run is a matrix product, of 16-bit activations only.
+ * expert weights still stream, and where there are more than these columns they stream twice, which costs less than more
+ * registers do; with more tokens a run is a matrix product, of 16-bit activations only.
  */
 #define EB_CUDA_DECODE_COLUMNS 8
-#define EB_CUDA_FEW_COLUMNS 32
+#define EB_CUDA_FEW_COLUMNS 16
 #define EB_CUDA_PREFILL_COLUMNS 64
 
 /* Stages of the pipeline through shared memory, at most. */

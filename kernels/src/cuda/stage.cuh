@@ -23,12 +23,13 @@ __device__ __forceinline__ Matrix matrix_of(const eb_expert_row &row, int which)
             static_cast<const uint8_t *>(row.zero_point[which]), static_cast<const uint8_t *>(row.bias[which])};
 }
 
-__device__ __forceinline__ Matrix matrix_past_cache(const eb_expert_row &row, int which) {
+/* The tensors of a matrix in the order of Matrix. */
+enum { WEIGHT, SCALE, ZERO_POINT, BIAS };
+
+/* One of them; past the cache of the multiprocessor, which may be older than the row. */
+__device__ __forceinline__ const uint8_t *tensor_past_cache(const eb_expert_row &row, int matrix, int tensor) {
     const unsigned long long *addresses = reinterpret_cast<const unsigned long long *>(&row);
-    return {reinterpret_cast<const uint8_t *>(__ldcg(addresses + which)),
-            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 3 + which)),
-            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 6 + which)),
-            reinterpret_cast<const uint8_t *>(__ldcg(addresses + 9 + which))};
+    return reinterpret_cast<const uint8_t *>(__ldcg(addresses + 3 * tensor + matrix));
 }
 
 __device__ __forceinline__ int scale_bytes(const eb_qmoe_spec &spec) {
@@ -126,20 +127,18 @@ struct GroupWeights {
         scale[1] = high_scale;
     }
 
-    /* x: the lane's eight activations of its column, in parts. counts: whether the product is added. */
-    __device__ __forceinline__ void multiply(const uint4 x[Numeric<IO>::PARTS], float sums[4], bool counts = true) const {
+    /* x: the lane's eight activations of its column, in parts. */
+    __device__ __forceinline__ void multiply(const uint4 x[Numeric<IO>::PARTS], float sums[4]) const {
         float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int part = Numeric<IO>::PARTS - 1; part >= 0; part--) {
             mma_16x8x16<HALF>(d, product[0], x[part].x, x[part].y);
             mma_16x8x16<HALF>(d, product[1], x[part].z, x[part].w);
         }
-        if (counts) {
-            sums[0] += scale[0] * d[0];
-            sums[1] += scale[0] * d[1];
-            sums[2] += scale[1] * d[2];
-            sums[3] += scale[1] * d[3];
-        }
+        sums[0] += scale[0] * d[0];
+        sums[1] += scale[0] * d[1];
+        sums[2] += scale[1] * d[2];
+        sums[3] += scale[1] * d[3];
     }
 };
 
