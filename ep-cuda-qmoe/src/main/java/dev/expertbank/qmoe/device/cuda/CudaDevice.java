@@ -305,6 +305,10 @@ public final class CudaDevice implements Device {
   @Override
   public void runsEnded() {
     runs.runsEnded();
+    CudaRouteCounters counters = routeCounters;
+    if (counters != null) {
+      counters.startRead();
+    }
   }
 
   @Override

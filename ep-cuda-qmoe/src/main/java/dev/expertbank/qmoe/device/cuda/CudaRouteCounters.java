@@ -3,12 +3,21 @@ package dev.expertbank.qmoe.device.cuda;
 import dev.expertbank.qmoe.device.FaultPlan.Operation;
 import dev.expertbank.qmoe.device.RouteCounters;
 import dev.expertbank.qmoe.device.RouteRecord;
+import dev.expertbank.residency.RouteWindow.Header;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
-/** The record of routes in the device's memory, with a copy of it in page-locked memory. */
+/**
+ * The record of routes in the device's memory, with a copy of it in page-locked memory. On the
+ * device counters go on from window to window, and what they were at the last {@link #reset} is
+ * taken off here: so a window costs one copy instead of two, and that one is on its way while the
+ * boundary does something else.
+ */
 final class CudaRouteCounters implements RouteCounters, AutoCloseable {
+  private static final System.Logger LOG = System.getLogger(CudaRouteCounters.class.getName());
+
   private final CudaContext context;
   private final CudaCalls calls;
   private final CudaRuns runs;
@@ -19,8 +28,21 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
   private final RouteRecord layout;
   private volatile boolean armed;
 
+  /** Words of the header that are not counters. */
+  private static final List<Header> NOT_COUNTED =
+      List.of(Header.EPOCH, Header.REQUEST, Header.DEVICE, Header.OVERFLOW, Header.POISON);
+
   /** Whether what was reset last may not be on the device yet. */
   private volatile boolean resetting;
+
+  /** Whether the copy of what the last runs have counted has been started. */
+  private boolean copying;
+
+  /** The record when it was read last; null if it has been reset since. */
+  private int @Nullable [] latest;
+
+  /** What the counters were, and what the header is, since the last reset. */
+  private int[] base;
 
   /**
    * Disarmed; its content means nothing before the first {@link #reset}.
@@ -40,6 +62,7 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
     calls = context.calls();
     layout = new RouteRecord(experts);
     copy = hostMemory.allocate(layout.byteSize());
+    base = new int[Math.toIntExact(layout.byteSize() / Integer.BYTES)];
     try (var _ = context.makeCurrentRelaxed()) {
       record = context.memory().allocate(copy.byteSize());
       try {
@@ -82,24 +105,76 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
     return record + layout.offset(layer);
   }
 
+  /** Starts to copy what the runs that have ended have counted, for {@link #read}. */
+  void startRead() {
+    copying = false;
+    if (!armed) {
+      return;
+    }
+    try (var _ = context.makeCurrentRelaxed()) {
+      if (runs.holdUp(stream)) {
+        calls.copyToHost(copy.address(), record, copy.byteSize(), stream);
+        copying = true;
+      }
+    } catch (CudaException e) {
+      // The device is lost, and whoever reads will hear so.
+      LOG.log(System.Logger.Level.WARNING, "routes cannot be read", e);
+    }
+  }
+
   @Override
   public int[] read() {
     runs.await();
     try (var _ = context.makeCurrentRelaxed()) {
       faults.check(Operation.READ_ROUTES, CudaFunction.MEMCPY_DTOH_ASYNC, copy.address());
-      calls.copyToHost(copy.address(), record, copy.byteSize(), stream);
+      if (!copying) {
+        calls.copyToHost(copy.address(), record, copy.byteSize(), stream);
+      }
+      copying = false;
       calls.synchronizeStream(stream);
     }
-    return copy.toArray(ValueLayout.JAVA_INT);
+    int[] words = copy.toArray(ValueLayout.JAVA_INT);
+    int[] window = new int[words.length];
+    for (int i = 0; i < words.length; i++) {
+      window[i] = words[i] - base[i];
+    }
+    for (Header word : NOT_COUNTED) {
+      window[word.index()] = base[word.index()];
+    }
+    window[Header.OVERFLOW.index()] |= words[Header.OVERFLOW.index()];
+    window[Header.POISON.index()] |= words[Header.POISON.index()];
+    latest = words;
+    return window;
   }
 
   @Override
   public void reset(int[] header) {
+    faults.check(Operation.RESET_ROUTES, CudaFunction.MEMCPY_HTOD_ASYNC, record);
+    int[] next = latest;
+    latest = null;
+    if (next == null || isWorn(next)) {
+      next = new int[base.length];
+      clearRecord();
+    }
+    for (Header word : NOT_COUNTED) {
+      next[word.index()] = header[word.index()];
+    }
+    base = next;
+  }
+
+  /** Whether something is flagged, or a counter has come half way to where it would wrap around. */
+  private static boolean isWorn(int[] words) {
+    boolean worn = words[Header.OVERFLOW.index()] != 0 || words[Header.POISON.index()] != 0;
+    for (int word : words) {
+      worn |= word < 0;
+    }
+    return worn;
+  }
+
+  private void clearRecord() {
     awaitReset();
     copy.fill((byte) 0);
-    MemorySegment.copy(header, 0, copy, ValueLayout.JAVA_INT, 0, header.length);
     try (var _ = context.makeCurrentRelaxed()) {
-      faults.check(Operation.RESET_ROUTES, CudaFunction.MEMCPY_HTOD_ASYNC, record);
       calls.copyToDevice(record, copy.address(), copy.byteSize(), stream);
       resetting = true;
     }

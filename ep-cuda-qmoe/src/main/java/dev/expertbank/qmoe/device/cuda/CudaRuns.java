@@ -156,6 +156,23 @@ final class CudaRuns implements AutoCloseable {
   }
 
   /**
+   * Makes a stream wait for all that was launched.
+   *
+   * @return whether it does: of graphs, and of runs that have failed, nothing was recorded
+   */
+  boolean holdUp(long stream) {
+    List<CudaRun> runs = launched();
+    if (!capturedStreams.isEmpty() || runs.stream().anyMatch(CudaRun::isUnrecorded)) {
+      return false;
+    }
+    for (CudaRun run : runs) {
+      run.recordFinished();
+      run.holdUp(stream);
+    }
+    return true;
+  }
+
+  /**
    * Waits for all that was launched by runs that have returned, and for graphs in the streams in
    * which they were captured, but not where a capture is open.
    *

@@ -267,6 +267,22 @@ class CudaRunTest {
     calls.destroyGraph(calls.endCapture(stream));
   }
 
+  /** The graph would find them gone from their slots later. */
+  @Test
+  void expertsThatCannotBeReadAreNotCapturedThoughAllAreResident() {
+    byte[] expected = expected(TOKENS);
+    try (CudaNode node = node(NOTHING);
+        Residency residency = residency(node, CudaNode.EXPERTS * node.device().slotGranularity())) {
+      for (int i = 0; i < 3; i++) {
+        assertThat(node.run(stream, TOKENS, Places.DEVICE)).isEqualTo(expected);
+        residency.consume();
+      }
+      assertThat(residency.metrics().residentExperts()).isEqualTo(CudaNode.EXPERTS);
+      assertRefusedInCapture(node, TOKENS, Places.DEVICE);
+      assertThat(node.run(stream, TOKENS, Places.DEVICE)).isEqualTo(expected);
+    }
+  }
+
   @Test
   void withoutAStreamThereIsNoRun() {
     try (CudaNode node = node(EVERYTHING)) {
