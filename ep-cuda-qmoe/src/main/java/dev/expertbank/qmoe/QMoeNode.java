@@ -13,11 +13,13 @@ final class QMoeNode implements CompiledNode {
   private final QMoeProvider provider;
   private final QMoeSpec spec;
   private final QMoeKernel kernel;
+  private final int layer;
 
-  QMoeNode(QMoeProvider provider, QMoeSpec spec, QMoeKernel kernel) {
+  QMoeNode(QMoeProvider provider, QMoeSpec spec, QMoeKernel kernel, int layer) {
     this.provider = provider;
     this.spec = spec;
     this.kernel = kernel;
+    this.layer = layer;
   }
 
   @Override
@@ -33,6 +35,7 @@ final class QMoeNode implements CompiledNode {
     if (tokens > 0) {
       kernel.run(context, input, router, routerWeights, output, tokens);
     }
+    provider.computed(layer);
   }
 
   private Tensor routerInput(KernelContext context, QMoeInput slot, long tokens) {

@@ -39,8 +39,11 @@ final class QMoeProvider implements ExecutionProvider {
   private volatile @Nullable Residency residency;
   private volatile @Nullable RouteRecorder recorder;
 
-  /** Why no further run may read the weights; set at a boundary. */
+  /** Why no further run may read the weights; set by the last node of a run or at a boundary. */
   private volatile @Nullable EpException weightsFailure;
+
+  /** Whether the files have been looked at since the boundary before. */
+  private volatile boolean filesChecked;
 
   /** The device is the provider's from now on. */
   QMoeProvider(QMoeOptions options, Device device) {
@@ -102,7 +105,8 @@ final class QMoeProvider implements ExecutionProvider {
     }
     int layer = bank.layerCount();
     var experts = bank.openLayer(node, supported.spec(), modelDirectory);
-    return new QMoeNode(this, supported.spec(), device.prepare(supported.spec(), experts, layer));
+    return new QMoeNode(
+        this, supported.spec(), device.prepare(supported.spec(), experts, layer), layer);
   }
 
   @Override
@@ -123,12 +127,31 @@ final class QMoeProvider implements ExecutionProvider {
   /**
    * Called before each execution.
    *
-   * @throws EpException {@code weights.changed} once a boundary has found a weight file changed
+   * @throws EpException {@code weights.changed} once a weight file was found changed
    */
   void checkWeights() {
     EpException failure = weightsFailure;
     if (failure != null) {
       throw failure;
+    }
+  }
+
+  /**
+   * Called after each execution. Whether the files are what they were is asked after the last one
+   * of a run: there a GPU still computes, while at the boundary the caller waits.
+   */
+  void computed(int layer) {
+    if (layer == bank.layerCount() - 1) {
+      checkFiles();
+      filesChecked = true;
+    }
+  }
+
+  private void checkFiles() {
+    try {
+      bank.checkUnchanged();
+    } catch (EpException e) {
+      weightsFailure = e;
     }
   }
 
@@ -138,11 +161,13 @@ final class QMoeProvider implements ExecutionProvider {
     if (recorder != null) {
       recorder.runsEnded(boundary.completedRuns());
     }
-    try {
-      bank.checkUnchanged();
-    } catch (EpException e) {
-      weightsFailure = e;
-      return new BoundaryOutcome.Failed(String.valueOf(e.getMessage()));
+    if (!filesChecked) {
+      checkFiles();
+    }
+    filesChecked = false;
+    EpException failure = weightsFailure;
+    if (failure != null) {
+      return new BoundaryOutcome.Failed(String.valueOf(failure.getMessage()));
     }
     return residency == null
         ? BoundaryOutcome.notResident()

@@ -76,12 +76,14 @@ public final class HeatTable {
     double added = Math.min((double) window.tokens(), settings.heaviestWindow());
     double decay = Math.pow(settings.decay(), added);
     weight = weight * decay + added;
+    for (int index = 0; index < heat.length; index++) {
+      heat[index] *= decay;
+    }
     int index = 0;
     for (int layer = 0; layer < layout.layers().size(); layer++) {
       LayerLayout shape = layout.layer(layer);
       double rows = (double) window.routes(layer) / shape.topK();
       for (int expert = 0; expert < shape.experts(); expert++, index++) {
-        heat[index] *= decay;
         long count = window.count(layer, expert);
         if (count > 0) {
           heat[index] += added * count / rows;

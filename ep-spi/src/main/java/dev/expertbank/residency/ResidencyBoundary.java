@@ -214,7 +214,10 @@ public final class ResidencyBoundary {
     return achieved == requested ? Extent.FULL : Extent.PARTIAL;
   }
 
-  /** States change only at boundaries, so they are still those that the runs have seen. */
+  /**
+   * States change only at boundaries, so they are still those that the runs have seen. Without
+   * branches: which experts are used is what a processor cannot foresee.
+   */
   private WindowUse account(RouteWindow window) {
     long hits = 0;
     long misses = 0;
@@ -223,18 +226,18 @@ public final class ResidencyBoundary {
     int index = 0;
     for (int layer = 0; layer < layout.layers().size(); layer++) {
       LayerLayout shape = layout.layer(layer);
-      for (int expert = 0; expert < shape.experts(); expert++, index++) {
-        if (window.count(layer, expert) == 0) {
-          continue;
-        }
-        if (ledger.state(index) == ResidencyState.RESIDENT) {
-          hits++;
-          hitBytes += shape.expertBytes();
-        } else {
-          misses++;
-          missedBytes += shape.expertBytes();
-        }
+      int[] counts = window.counts()[layer];
+      int used = 0;
+      int hit = 0;
+      for (int count : counts) {
+        int one = count == 0 ? 0 : 1;
+        used += one;
+        hit += ledger.state(index++) == ResidencyState.RESIDENT ? one : 0;
       }
+      hits += hit;
+      misses += used - hit;
+      hitBytes += hit * shape.expertBytes();
+      missedBytes += (used - hit) * shape.expertBytes();
     }
     return new WindowUse(window.tokens(), hits, misses, hitBytes, missedBytes);
   }

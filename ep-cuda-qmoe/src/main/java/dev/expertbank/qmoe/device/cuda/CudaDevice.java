@@ -47,6 +47,7 @@ public final class CudaDevice implements Device {
   private final Deque<Runnable> closing = new ArrayDeque<>();
 
   private volatile @Nullable CudaPrefillStream prefillStream;
+  private volatile int layers;
   private @Nullable CudaPrefillStream stagingSlots;
   private long stagingSlotBytes;
   private volatile @Nullable CudaRouteCounters routeCounters;
@@ -217,6 +218,7 @@ public final class CudaDevice implements Device {
 
   @Override
   public QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer) {
+    layers = Math.max(layers, layer + 1);
     return new CudaQMoeKernel(this, kernels.plans(spec), spec, experts, layer);
   }
 
@@ -304,10 +306,19 @@ public final class CudaDevice implements Device {
 
   @Override
   public void runsEnded() {
-    runs.runsEnded();
     CudaRouteCounters counters = routeCounters;
-    if (counters != null) {
+    boolean early = counters != null && counters.isReadEarly();
+    runs.runsEnded();
+    if (counters != null && !early) {
       counters.startRead();
+    }
+  }
+
+  /** A run has launched a layer, and nobody waits for its output. */
+  void launched(CudaRun run, int layer) {
+    CudaRouteCounters counters = routeCounters;
+    if (counters != null && layer == layers - 1 && !run.isCaptured()) {
+      counters.startReadEarly(run);
     }
   }
 

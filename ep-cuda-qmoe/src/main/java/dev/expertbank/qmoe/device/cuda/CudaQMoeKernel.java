@@ -104,6 +104,9 @@ final class CudaQMoeKernel implements QMoeKernel {
         for (long first = 0; first < tokens; first += chunk) {
           chunk(run, tensors, first, (int) Math.min(chunk, tokens - first));
         }
+        if (!tensors.output().staged()) {
+          device.launched(run, layer);
+        }
       } finally {
         device.runs().release(run);
       }

@@ -18,6 +18,9 @@ import org.jspecify.annotations.Nullable;
 final class CudaRouteCounters implements RouteCounters, AutoCloseable {
   private static final System.Logger LOG = System.getLogger(CudaRouteCounters.class.getName());
 
+  /** The device is lost, and whoever reads will hear so. */
+  private static final String UNREADABLE = "routes cannot be read";
+
   private final CudaContext context;
   private final CudaCalls calls;
   private final CudaRuns runs;
@@ -37,6 +40,11 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
 
   /** Whether the copy of what the last runs have counted has been started. */
   private boolean copying;
+
+  /** After which use of which run a copy has been started before the end of the runs. */
+  private volatile @Nullable Early early;
+
+  private record Early(CudaRun run, long begun) {}
 
   /** The record when it was read last; null if it has been reset since. */
   private int @Nullable [] latest;
@@ -105,9 +113,38 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
     return record + layout.offset(layer);
   }
 
+  /**
+   * Starts to copy what has been counted, after the last node of a run: the device still computes,
+   * so it costs nothing. The calling thread has the context current.
+   */
+  void startReadEarly(CudaRun run) {
+    if (!armed || !runs.isAlone(run)) {
+      return;
+    }
+    try {
+      run.recordUnfinished();
+      run.holdUp(stream);
+      calls.copyToHost(copy.address(), record, copy.byteSize(), stream);
+      early = new Early(run, run.begun());
+    } catch (CudaException e) {
+      LOG.log(System.Logger.Level.WARNING, UNREADABLE, e);
+    }
+  }
+
+  /**
+   * Whether {@link #startReadEarly} has got all that the runs that end now have counted; asked
+   * before {@link CudaRuns#runsEnded}.
+   */
+  boolean isReadEarly() {
+    Early started = early;
+    early = null;
+    copying =
+        started != null && runs.isAlone(started.run()) && started.run().begun() == started.begun();
+    return copying;
+  }
+
   /** Starts to copy what the runs that have ended have counted, for {@link #read}. */
   void startRead() {
-    copying = false;
     if (!armed) {
       return;
     }
@@ -117,8 +154,7 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
         copying = true;
       }
     } catch (CudaException e) {
-      // The device is lost, and whoever reads will hear so.
-      LOG.log(System.Logger.Level.WARNING, "routes cannot be read", e);
+      LOG.log(System.Logger.Level.WARNING, UNREADABLE, e);
     }
   }
 

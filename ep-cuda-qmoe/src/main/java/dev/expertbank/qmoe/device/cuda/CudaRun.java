@@ -100,6 +100,9 @@ final class CudaRun {
   /** Whether {@link #finished} was recorded and may not have happened yet. */
   private volatile boolean pending;
 
+  /** How often {@link #begin} was called. */
+  private long begun;
+
   /** Set for good once launches have been captured: a graph uses the workspace from then on. */
   private boolean captured;
 
@@ -142,6 +145,11 @@ final class CudaRun {
 
   long stream() {
     return stream;
+  }
+
+  /** Tells whether it has been used since it was asked before. */
+  long begun() {
+    return begun;
   }
 
   boolean isCaptured() {
@@ -193,6 +201,13 @@ final class CudaRun {
     }
   }
 
+  /** The same where the stream cannot be idle yet: it does not ask. */
+  void recordUnfinished() {
+    pending = true;
+    calls.recordEvent(finished, stream);
+    unrecorded = false;
+  }
+
   /** Makes a stream wait for everything that was launched, as far as that is recorded. */
   void holdUp(long other) {
     if (!isFinished()) {
@@ -222,6 +237,7 @@ final class CudaRun {
       reserveStaging(stagingBytes);
     }
     unrecorded = !captured;
+    begun++;
     struct.copyFrom(plan.run());
     CudaPlanner.place(plan.struct(), workspace, struct);
     setExperts(0, experts);

@@ -34,6 +34,11 @@ final class CudaRuns implements AutoCloseable {
   private final Map<Capture, CudaRun> captures = new HashMap<>();
   private final Set<Long> capturedStreams = ConcurrentHashMap.newKeySet();
 
+  /** The first run since runs have ended, and whether there were others. */
+  private @Nullable CudaRun first;
+
+  private boolean several;
+
   /** Launches that follow each other in one graph, and so can share a workspace. */
   private record Capture(long number, long stream) {}
 
@@ -51,7 +56,7 @@ final class CudaRuns implements AutoCloseable {
     }
     CudaRun acquired = run == null ? create() : run;
     acquired.moveToOwnStream();
-    return acquired;
+    return noted(acquired);
   }
 
   /**
@@ -73,7 +78,20 @@ final class CudaRuns implements AutoCloseable {
     }
     CudaRun acquired = run == null ? create() : run;
     acquired.moveTo(stream);
-    return acquired;
+    return noted(acquired);
+  }
+
+  private synchronized CudaRun noted(CudaRun run) {
+    if (first == null) {
+      first = run;
+    }
+    several |= first != run;
+    return run;
+  }
+
+  /** Whether nothing but that run can have been launched since runs have ended. */
+  synchronized boolean isAlone(CudaRun run) {
+    return first == run && !several && capturedStreams.isEmpty();
   }
 
   private @Nullable CudaRun takeOf(long stream) {
@@ -142,6 +160,10 @@ final class CudaRuns implements AutoCloseable {
 
   /** No run of the session is under way, and their streams are still alive. */
   void runsEnded() {
+    synchronized (this) {
+      first = null;
+      several = false;
+    }
     try (var _ = context.makeCurrentRelaxed()) {
       launched().forEach(CudaRun::recordFinished);
     } catch (CudaException e) {

@@ -109,6 +109,30 @@ class CudaRouteCountersTest {
     assertWindow(window(true), 1, 2 * TOKENS + 1);
   }
 
+  /** Of both streams, though the copy that the first has started had only its own routes. */
+  @Test
+  void runsInSeveralStreamsAreAllCounted() {
+    long other = calls.createStream();
+    for (int epoch = 1; epoch <= 20; epoch++) {
+      run(TOKENS);
+      node.launch(other, CudaNode.MAX_TOKENS, Places.DEVICE);
+      run(1);
+      assertWindow(window(true), epoch, TOKENS + CudaNode.MAX_TOKENS + 1);
+      counters.reset(header(epoch + 1));
+    }
+    calls.destroyStream(other);
+  }
+
+  @Test
+  void tensorsOfTheHostAreCountedToo() {
+    for (int epoch = 1; epoch <= 3; epoch++) {
+      run(TOKENS);
+      node.launch(stream, TOKENS, Places.HOST);
+      assertWindow(window(true), epoch, 2 * TOKENS);
+      counters.reset(header(epoch + 1));
+    }
+  }
+
   @Test
   void aResetWithoutAReadingStartsAnew() {
     run(TOKENS);
