@@ -24,6 +24,8 @@ import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 import jdk.jfr.FlightRecorder;
 import org.jspecify.annotations.Nullable;
@@ -36,6 +38,10 @@ final class QMoeProvider implements ExecutionProvider {
   private final Device device;
   private final RoutingSemantics routing;
   private final ExpertBank bank;
+
+  /** The nodes that were claimed and of which none was compiled yet, in their order. */
+  private final List<ExpertBank.Expected> expected = new ArrayList<>();
+
   private volatile @Nullable Residency residency;
   private volatile @Nullable RouteRecorder recorder;
 
@@ -51,6 +57,9 @@ final class QMoeProvider implements ExecutionProvider {
     this.device = device;
     this.routing = options.routing(device.tensorMemory());
     this.bank = new ExpertBank(options.weightsAccess(), device);
+    if (!(options.residency().budget() instanceof MemoryBudget.Off)) {
+      Residency.warmUp();
+    }
   }
 
   @Override
@@ -70,11 +79,7 @@ final class QMoeProvider implements ExecutionProvider {
     }
     Claim claim =
         switch (QMoeSpecs.read(node, routing)) {
-          case QMoeReading.Supported supported ->
-              device
-                  .unsupported(supported.spec())
-                  .<Claim>map(QMoeProvider::refused)
-                  .orElseGet(() -> new Claim.Claimed(true, supported.notes()));
+          case QMoeReading.Supported supported -> claim(node, supported);
           case QMoeReading.Unsupported unsupported -> refused(unsupported);
         };
     // The first event would start the flight recorder, which takes longer than all of loading.
@@ -82,6 +87,15 @@ final class QMoeProvider implements ExecutionProvider {
       record(node, claim);
     }
     return claim;
+  }
+
+  private Claim claim(GraphNode node, QMoeReading.Supported supported) {
+    Optional<QMoeReading.Unsupported> unsupported = device.unsupported(supported.spec());
+    if (unsupported.isPresent()) {
+      return refused(unsupported.get());
+    }
+    expected.add(new ExpertBank.Expected(node, supported.spec()));
+    return new Claim.Claimed(true, supported.notes());
   }
 
   private static Claim refused(QMoeReading.Unsupported unsupported) {
@@ -103,6 +117,8 @@ final class QMoeProvider implements ExecutionProvider {
     if (!(QMoeSpecs.read(node, routing) instanceof QMoeReading.Supported supported)) {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
+    bank.openAhead(expected, modelDirectory);
+    expected.clear();
     int layer = bank.layerCount();
     var experts = bank.openLayer(node, supported.spec(), modelDirectory);
     return new QMoeNode(
@@ -111,6 +127,7 @@ final class QMoeProvider implements ExecutionProvider {
 
   @Override
   public void sessionCreated(SafePoints safePoints) {
+    bank.endAhead();
     if (bank.layerCount() == 0) {
       return;
     }
@@ -204,6 +221,7 @@ final class QMoeProvider implements ExecutionProvider {
       }
     } finally {
       try {
+        bank.endAhead();
         device.close();
       } finally {
         bank.close();

@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Knows where the experts of one session are. Weights in external data stay in the file; weights
@@ -35,7 +36,11 @@ public final class ExpertBank implements AutoCloseable {
   private final WeightFiles files = new WeightFiles();
   private final Arena arena = Arena.ofShared();
   private final List<BankLayer> layers = new ArrayList<>();
+  private @Nullable OpeningAhead ahead;
   private boolean closed;
+
+  /** A node that will be opened as a layer. */
+  public record Expected(GraphNode node, QMoeSpec spec) {}
 
   /**
    * An empty bank.
@@ -45,6 +50,44 @@ public final class ExpertBank implements AutoCloseable {
   public ExpertBank(WeightsAccess access, Device device) {
     this.access = access;
     this.device = device;
+  }
+
+  /**
+   * Begins to open files in place for the layers that follow, if that takes the device a while.
+   *
+   * @param layers in the order of {@link #openLayer}, which decides what is read in place where not
+   *     everything can be
+   * @param modelDirectory as for {@link #openLayer}
+   */
+  public void openAhead(List<Expected> layers, Path modelDirectory) {
+    if (ahead != null || access != WeightsAccess.MAP || !device.opensInPlaceSlowly()) {
+      return;
+    }
+    List<Runnable> steps = new ArrayList<>();
+    for (Expected layer : layers) {
+      for (QMoeTensor tensor : layer.spec().tensors()) {
+        GraphValue value = layer.node().input(tensor.input().slot()).orElseThrow();
+        if (value.constant().orElse(null) instanceof ConstantData.External) {
+          steps.add(
+              () ->
+                  device.openInPlace(
+                      locate(value, length(tensor, layer.spec()), modelDirectory).home()));
+        }
+      }
+    }
+    ahead = new OpeningAhead(steps);
+  }
+
+  /** Ends what {@link #openAhead} has begun: all layers are open, or the device is to be closed. */
+  public void endAhead() {
+    OpeningAhead begun = ahead;
+    if (begun != null) {
+      begun.close();
+    }
+  }
+
+  private static long length(QMoeTensor tensor, QMoeSpec spec) {
+    return Math.multiplyExact(tensor.bytesPerExpert(), spec.experts());
   }
 
   /**
@@ -61,8 +104,7 @@ public final class ExpertBank implements AutoCloseable {
             spec, new AddressTable(device.hostMemory(AddressTable.bytes(spec.experts()))));
     for (QMoeTensor tensor : spec.tensors()) {
       GraphValue value = node.input(tensor.input().slot()).orElseThrow();
-      long length = Math.multiplyExact(tensor.bytesPerExpert(), spec.experts());
-      Located located = locate(value, length, modelDirectory);
+      Located located = locate(value, length(tensor, spec), modelDirectory);
       layer.add(
           tensor, device.openInPlace(located.home()), device.alignment(tensor), located.source());
     }
@@ -163,6 +205,7 @@ public final class ExpertBank implements AutoCloseable {
   public void close() {
     if (!closed) {
       closed = true;
+      endAhead();
       arena.close();
       files.close();
     }

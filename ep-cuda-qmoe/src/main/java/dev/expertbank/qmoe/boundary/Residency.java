@@ -99,6 +99,11 @@ public final class Residency implements AutoCloseable {
     bean = new ManagementBean(device.name(), budget.allowance().holder().number(), this::metrics);
   }
 
+  /** Starts what the first {@link #open} of a process would wait for. */
+  public static void warmUp() {
+    ManagementBean.warmUp();
+  }
+
   /** What the options come to for a model. */
   private record Plan(ResidencyLayout layout, HeatTable heat, ResidencyPolicy policy) {}
 

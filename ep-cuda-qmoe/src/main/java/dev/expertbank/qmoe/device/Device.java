@@ -62,6 +62,9 @@ public interface Device extends AutoCloseable {
    */
   QMoeKernel prepare(QMoeSpec spec, LayerExperts experts, int layer);
 
+  /** Whether {@link #openInPlace} takes a while for much memory; then any thread may call it. */
+  boolean opensInPlaceSlowly();
+
   /** Whether {@link #openPrefillStream} makes prefill faster, as a rule. */
   boolean gainsByPrefillStreams();
 

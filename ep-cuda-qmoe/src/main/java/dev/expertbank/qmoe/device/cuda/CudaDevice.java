@@ -223,6 +223,11 @@ public final class CudaDevice implements Device {
   }
 
   @Override
+  public boolean opensInPlaceSlowly() {
+    return true;
+  }
+
+  @Override
   public boolean gainsByPrefillStreams() {
     return true;
   }

@@ -114,6 +114,11 @@ public final class HostDevice implements Device {
   }
 
   @Override
+  public boolean opensInPlaceSlowly() {
+    return false;
+  }
+
+  @Override
   public boolean gainsByPrefillStreams() {
     return false;
   }
