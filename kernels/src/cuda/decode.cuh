@@ -36,32 +36,49 @@ __device__ __forceinline__ void fill_stages(const DecodeLayout<BITS, COLUMN_TILE
         }
         typename Filler::Span first = filler.span(first_part);
         await_barrier(at.empty + slot, filler.phase() ^ 1);
-        expect_bytes(at.full + slot, first.bytes);
-        copy_bulk(first.copy(at.stage(slot)), at.full + slot);
+        filler.start(first);
         typename Filler::Span second = filler.span(second_part);
-        expect_bytes(at.full + slot, second.bytes);
-        copy_bulk(second.copy(at.stage(slot)), at.full + slot);
+        filler.start(second);
         filler.describe(first, second);
         filler.copy_bytes(lane, 32);
         arrive(at.full + slot);
     }
 }
 
+/* The stages as those see them who read what has been filled: one after the other. */
+template <int BITS, int COLUMN_TILES>
+struct FilledStages {
+    const DecodeLayout<BITS, COLUMN_TILES> &at;
+    int slot;
+    unsigned phases;            /* of the barrier of each slot, one bit each */
+
+    __device__ __forceinline__ FilledStages(const DecodeLayout<BITS, COLUMN_TILES> &at) : at(at), slot(0), phases(0) {}
+
+    /* Waits until the stage is full. */
+    __device__ __forceinline__ void await() {
+        await_barrier(at.full + slot, phases >> slot & 1);
+        phases ^= 1u << slot;
+    }
+
+    /* Gives the stage back, and goes on to the next. */
+    __device__ __forceinline__ void leave() {
+        arrive(at.empty + slot);
+        slot = at.next_slot(slot);
+    }
+};
+
 /* Multiplies stages, by the first warps, and finishes tiles. */
 template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void multiply_and_finish(const DecodeLayout<BITS, COLUMN_TILES> &at) {
     const Decoder<IO, BITS, COLUMN_TILES> decoder(at);
+    FilledStages<BITS, COLUMN_TILES> stages(at);
     float total[COLUMN_TILES][4] = {};
-    int slot = 0;
     int buffer = 0;
-    unsigned phases = 0;
     for (int tile = blockIdx.x; tile < at.tiles; tile += gridDim.x) {
         for (int chunk = 0; chunk < at.chunks; chunk++) {
-            await_barrier(at.full + slot, phases >> slot & 1);
-            phases ^= 1u << slot;
-            decoder.multiply_stage(slot, chunk, buffer, total);
-            arrive(at.empty + slot);
-            slot = at.next_slot(slot);
+            stages.await();
+            decoder.multiply_stage(stages.slot, chunk, buffer, total);
+            stages.leave();
         }
     }
 }
@@ -74,32 +91,28 @@ template <int IO, int BITS, int COLUMN_TILES>
 __device__ __forceinline__ void multiply_stages(const DecodeLayout<BITS, COLUMN_TILES> &at) {
     const Decoder<IO, BITS, COLUMN_TILES> decoder(at);
     typename Decoder<IO, BITS, COLUMN_TILES>::Lane lane;
+    FilledStages<BITS, COLUMN_TILES> stages(at);
     float total[COLUMN_TILES][4] = {};
-    int slot = 0;
     int buffer = 0;
-    unsigned phases = 0;
     unsigned uses = 0;
     int tile = blockIdx.x;
     int chunk = 0;
     if (tile < at.tiles) {
-        await_barrier(at.full, 0);
-        phases = 1;
-        decoder.begin(slot, chunk, lane);
+        stages.await();
+        decoder.begin(stages.slot, chunk, lane);
     }
     while (tile < at.tiles) {
-        bool mine = at.info(slot).tile >= 0;
+        bool mine = at.info(stages.slot).tile >= 0;
         if (mine) {
-            decoder.multiply(slot, chunk, lane, total);
+            decoder.multiply(stages.slot, chunk, lane, total);
         }
         bool last = chunk == at.chunks - 1;
-        arrive(at.empty + slot);
-        slot = at.next_slot(slot);
+        stages.leave();
         chunk = last ? 0 : chunk + 1;
         tile += last ? gridDim.x : 0;
         if (tile < at.tiles) {
-            await_barrier(at.full + slot, phases >> slot & 1);
-            phases ^= 1u << slot;
-            decoder.begin(slot, chunk, lane);
+            stages.await();
+            decoder.begin(stages.slot, chunk, lane);
         }
         if (mine && last) {
             await_barrier(at.taken + buffer, (uses >> buffer & 1) ^ 1);
@@ -119,27 +132,24 @@ __device__ __forceinline__ void finish_tiles(const DecodeLayout<BITS, COLUMN_TIL
     constexpr int PAIRS = TILE_ROWS / 2 * COLUMNS / 32;     /* of rows, for each lane */
     int place = threadIdx.x % 8;
     int first_column = threadIdx.x % 32 / 8;
-    int slot = 0;
+    FilledStages<BITS, COLUMN_TILES> stages(at);
     int buffer = 0;
-    unsigned phases = 0;
     unsigned uses = 0;
     for (int tile = blockIdx.x; tile < at.tiles; tile += gridDim.x) {
         for (int chunk = 0; chunk < at.chunks; chunk++) {
-            await_barrier(at.full + slot, phases >> slot & 1);
-            phases ^= 1u << slot;
-            const typename DecodeLayout<BITS, COLUMN_TILES>::Info &stage = at.info(slot);
+            stages.await();
+            const typename DecodeLayout<BITS, COLUMN_TILES>::Info &stage = at.info(stages.slot);
             int row_tile = stage.tile;
             int columns = stage.columns;
             float low[PAIRS], high[PAIRS];
             int route[PAIRS];
 #pragma unroll
             for (int i = 0; i < PAIRS; i++) {
-                low[i] = at.bias(slot, place);
-                high[i] = at.bias(slot, place + 8);
+                low[i] = at.bias(stages.slot, place);
+                high[i] = at.bias(stages.slot, place + 8);
                 route[i] = stage.route[first_column + 4 * i];
             }
-            arrive(at.empty + slot);
-            slot = at.next_slot(slot);
+            stages.leave();
             if (row_tile < 0 || chunk < at.chunks - 1) {
                 continue;
             }

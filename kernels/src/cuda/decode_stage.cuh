@@ -80,7 +80,8 @@ struct DecodeLayout {
         summed = empty + MAX_STAGES;
         taken = summed + 2;
         tile_count = reinterpret_cast<int *>(taken + 2);
-        infos = shared + 128;
+        static_assert((2 * MAX_STAGES + 4) * sizeof(uint64_t) + sizeof(int) <= EB_CUDA_BARRIER_BYTES, "more barriers");
+        infos = shared + EB_CUDA_BARRIER_BYTES;
         known = reinterpret_cast<Tokens *>(infos + MAX_STAGES * EB_CUDA_INFO_BYTES(COLUMNS));
         sums = reinterpret_cast<float *>(known + KNOWN_TILES);
         stages = reinterpret_cast<uint8_t *>(sums + 2 * WARPS * TILE_ROWS * COLUMNS);
@@ -342,6 +343,14 @@ struct DecodeFiller {
         s.first = s.to + beside;
         return s;
     }
+
+#if __CUDA_ARCH__ >= 900
+    /* Starts to copy into the stage. */
+    __device__ __forceinline__ void start(const Span &span) const {
+        expect_bytes(at.full + slot, span.bytes);
+        copy_bulk(span.copy(at.stage(slot)), at.full + slot);
+    }
+#endif
 
     /*
      * How much further on in the stage something belongs that is read in place. There the link is what counts, and it is as

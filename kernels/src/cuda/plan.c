@@ -20,9 +20,6 @@
 /* From so many routes for each expert on, a run is a matrix product. */
 #define PREFILL_ROUTES_PER_EXPERT 24
 
-/* The barriers of the stages. */
-#define BARRIER_BYTES 128
-
 /* What every block needs beside its own shared memory. */
 #define RESERVED_SHARED_BYTES 1024
 
@@ -133,7 +130,7 @@ static int plan_decode(const eb_cuda_limits *limits, eb_cuda_plan *plan, int32_t
     const eb_qmoe_spec *spec = &run->spec;
     int32_t group_bytes = GROUP * spec->bits / 8;
     int64_t band = spec->layout == EB_LAYOUT_PLAIN ? 1 : spec->bits == 4 ? 4 : 2;
-    int64_t fixed = BARRIER_BYTES
+    int64_t fixed = EB_CUDA_BARRIER_BYTES
                   + 2 * (EB_CUDA_THREADS / 32) * TILE_ROWS * (int64_t)run->tile_columns * (int64_t)sizeof(float)
                   + EB_CUDA_MAX_STAGES * EB_CUDA_INFO_BYTES((int64_t)run->tile_columns)
                   + EB_CUDA_KNOWN_TILES * EB_CUDA_TOKEN_TILE_BYTES((int64_t)run->tile_columns);

@@ -72,6 +72,9 @@
  */
 #define EB_CUDA_BAND_PADDING (EB_CUDA_LINE_BYTES + 32)
 
+/* Bytes of shared memory for the barriers of decode, and the number of its tiles of tokens. */
+#define EB_CUDA_BARRIER_BYTES 128
+
 /* Bytes of shared memory with which decode describes one of its stages. */
 #define EB_CUDA_INFO_BYTES(columns) ((8 * (columns) + 272 + 63) / 64 * 64)
 
