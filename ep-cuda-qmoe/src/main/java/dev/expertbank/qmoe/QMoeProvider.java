@@ -57,9 +57,6 @@ final class QMoeProvider implements ExecutionProvider {
     this.device = device;
     this.routing = options.routing(device.tensorMemory());
     this.bank = new ExpertBank(options.weightsAccess(), device);
-    if (!(options.residency().budget() instanceof MemoryBudget.Off)) {
-      Residency.warmUp();
-    }
   }
 
   @Override
@@ -117,12 +114,26 @@ final class QMoeProvider implements ExecutionProvider {
     if (!(QMoeSpecs.read(node, routing) instanceof QMoeReading.Supported supported)) {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
-    bank.openAhead(expected, modelDirectory);
-    expected.clear();
+    begin(modelDirectory);
     int layer = bank.layerCount();
     var experts = bank.openLayer(node, supported.spec(), modelDirectory);
     return new QMoeNode(
         this, supported.spec(), device.prepare(supported.spec(), experts, layer), layer);
+  }
+
+  /** Before the first node: starts what can go on beside all of them. */
+  private void begin(Path modelDirectory) {
+    if (!expected.isEmpty()) {
+      bank.openAhead(expected, modelDirectory);
+      expected.clear();
+      if (hasBudget()) {
+        Residency.warmUp();
+      }
+    }
+  }
+
+  private boolean hasBudget() {
+    return !(options.residency().budget() instanceof MemoryBudget.Off);
   }
 
   @Override
@@ -131,7 +142,7 @@ final class QMoeProvider implements ExecutionProvider {
     if (bank.layerCount() == 0) {
       return;
     }
-    if (!(options.residency().budget() instanceof MemoryBudget.Off)) {
+    if (hasBudget()) {
       residency = Residency.open(options.residency(), bank, device, safePoints);
     }
     if (options.recordRoutes().isPresent()) {

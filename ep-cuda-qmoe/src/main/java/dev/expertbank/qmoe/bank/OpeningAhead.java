@@ -19,8 +19,7 @@ final class OpeningAhead implements AutoCloseable {
    * @param steps a failure ends it: whoever needs the step will hear of it
    */
   OpeningAhead(List<Runnable> steps) {
-    thread = Thread.ofPlatform().daemon().name("expertbank-open").unstarted(() -> run(steps));
-    thread.start();
+    thread = Thread.ofPlatform().daemon().name("expertbank-open").start(() -> run(steps));
   }
 
   private void run(List<Runnable> steps) {

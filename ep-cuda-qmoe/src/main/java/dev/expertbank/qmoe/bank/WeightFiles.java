@@ -88,7 +88,7 @@ final class WeightFiles implements AutoCloseable {
 
   /**
    * Compares every file with what it was when it was opened. Native code that reads a mapping
-   * beyond the end of a truncated file ends the process, so this is asked after every run.
+   * beyond the end of a truncated file ends the process, so this is asked in every run.
    *
    * @throws EpException {@code weights.changed} naming the file
    */

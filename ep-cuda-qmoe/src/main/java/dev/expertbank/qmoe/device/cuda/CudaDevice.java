@@ -312,7 +312,7 @@ public final class CudaDevice implements Device {
   @Override
   public void runsEnded() {
     CudaRouteCounters counters = routeCounters;
-    boolean early = counters != null && counters.isReadEarly();
+    boolean early = counters != null && counters.takeEarlyRead();
     runs.runsEnded();
     if (counters != null && !early) {
       counters.startRead();

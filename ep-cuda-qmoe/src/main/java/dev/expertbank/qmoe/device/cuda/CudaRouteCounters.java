@@ -132,10 +132,11 @@ final class CudaRouteCounters implements RouteCounters, AutoCloseable {
   }
 
   /**
-   * Whether {@link #startReadEarly} has got all that the runs that end now have counted; asked
-   * before {@link CudaRuns#runsEnded}.
+   * Ends what {@link #startReadEarly} has begun; before {@link CudaRuns#runsEnded}.
+   *
+   * @return whether it has got all that the runs that end now have counted
    */
-  boolean isReadEarly() {
+  boolean takeEarlyRead() {
     Early started = early;
     early = null;
     copying =

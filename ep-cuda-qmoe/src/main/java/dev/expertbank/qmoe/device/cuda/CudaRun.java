@@ -193,11 +193,12 @@ final class CudaRun {
    */
   void recordFinished() {
     if (unrecorded) {
-      pending = !calls.isStreamDone(stream);
-      if (pending) {
-        calls.recordEvent(finished, stream);
+      if (calls.isStreamDone(stream)) {
+        pending = false;
+        unrecorded = false;
+      } else {
+        recordUnfinished();
       }
-      unrecorded = false;
     }
   }
 
