@@ -24,8 +24,6 @@ import dev.expertbank.spi.qmoe.QMoeReading;
 import dev.expertbank.spi.qmoe.QMoeSpecs;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Optional;
 import jdk.jfr.FlightRecorder;
 import org.jspecify.annotations.Nullable;
@@ -38,9 +36,6 @@ final class QMoeProvider implements ExecutionProvider {
   private final Device device;
   private final RoutingSemantics routing;
   private final ExpertBank bank;
-
-  /** The nodes that were claimed and of which none was compiled yet, in their order. */
-  private final List<ExpertBank.Expected> expected = new ArrayList<>();
 
   private volatile @Nullable Residency residency;
   private volatile @Nullable RouteRecorder recorder;
@@ -70,13 +65,13 @@ final class QMoeProvider implements ExecutionProvider {
   }
 
   @Override
-  public Claim claim(GraphNode node) {
+  public Claim claim(GraphNode node, Path modelDirectory) {
     if (!node.qualifiedType().equals(NODE_TYPE)) {
       return new Claim.NotApplicable("not a " + NODE_TYPE + " node");
     }
     Claim claim =
         switch (QMoeSpecs.read(node, routing)) {
-          case QMoeReading.Supported supported -> claim(node, supported);
+          case QMoeReading.Supported supported -> claim(node, supported, modelDirectory);
           case QMoeReading.Unsupported unsupported -> refused(unsupported);
         };
     // The first event would start the flight recorder, which takes longer than all of loading.
@@ -86,12 +81,16 @@ final class QMoeProvider implements ExecutionProvider {
     return claim;
   }
 
-  private Claim claim(GraphNode node, QMoeReading.Supported supported) {
+  /** What takes its time and needs nothing else begins with the claim. */
+  private Claim claim(GraphNode node, QMoeReading.Supported supported, Path modelDirectory) {
     Optional<QMoeReading.Unsupported> unsupported = device.unsupported(supported.spec());
     if (unsupported.isPresent()) {
       return refused(unsupported.get());
     }
-    expected.add(new ExpertBank.Expected(node, supported.spec()));
+    bank.openAhead(node, supported.spec(), modelDirectory);
+    if (hasBudget()) {
+      Residency.warmUp();
+    }
     return new Claim.Claimed(true, supported.notes());
   }
 
@@ -114,22 +113,10 @@ final class QMoeProvider implements ExecutionProvider {
     if (!(QMoeSpecs.read(node, routing) instanceof QMoeReading.Supported supported)) {
       throw new IllegalStateException("compile of a node that was not claimed: " + node.name());
     }
-    begin(modelDirectory);
     int layer = bank.layerCount();
     var experts = bank.openLayer(node, supported.spec(), modelDirectory);
     return new QMoeNode(
         this, supported.spec(), device.prepare(supported.spec(), experts, layer), layer);
-  }
-
-  /** Before the first node: starts what can go on beside all of them. */
-  private void begin(Path modelDirectory) {
-    if (!expected.isEmpty()) {
-      bank.openAhead(expected, modelDirectory);
-      expected.clear();
-      if (hasBudget()) {
-        Residency.warmUp();
-      }
-    }
   }
 
   private boolean hasBudget() {

@@ -38,8 +38,8 @@ final class OrtGraphReader implements AutoCloseable {
   private final OrtCalls calls = new OrtCalls();
   private boolean closed;
 
-  /** A node and its handle in the graph. */
-  record Entry(long handle, GraphNode node, String epName) {}
+  /** A node and the name of the provider that it is placed on, empty if on none. */
+  record Entry(GraphNode node, String epName) {}
 
   /** The graph's name, behind the names of the nodes that it is a body of. */
   String graphName(long graph) {
@@ -62,12 +62,13 @@ final class OrtGraphReader implements AutoCloseable {
     return Objects.requireNonNull(model.getParent());
   }
 
-  List<Entry> nodes(long graph) {
-    List<Entry> entries = new ArrayList<>();
-    for (long handle : calls.array(GRAPH_GET_NUM_NODES, GRAPH_GET_NODES, graph)) {
-      entries.add(new Entry(handle, node(handle), calls.string(NODE_GET_EP_NAME, handle)));
-    }
-    return entries;
+  /** The handles of the nodes of a graph, each for {@link #entry}. */
+  List<Long> nodes(long graph) {
+    return calls.array(GRAPH_GET_NUM_NODES, GRAPH_GET_NODES, graph);
+  }
+
+  Entry entry(long handle) {
+    return new Entry(node(handle), calls.string(NODE_GET_EP_NAME, handle));
   }
 
   private GraphNode node(long handle) {

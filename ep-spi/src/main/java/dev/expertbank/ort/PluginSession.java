@@ -31,6 +31,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumMap;
@@ -255,27 +256,30 @@ final class PluginSession implements ProviderSession {
   private void claimNodes(long graph, long supportInfo) {
     try (OrtGraphReader reader = new OrtGraphReader()) {
       String graphName = reader.graphName(graph);
-      for (OrtGraphReader.Entry entry : reader.nodes(graph)) {
+      Path modelDirectory = reader.modelDirectory(graph);
+      for (long handle : reader.nodes(graph)) {
+        // Claimed before the next is read, because a provider may begin to load it.
+        OrtGraphReader.Entry entry = reader.entry(handle);
         if (entry.epName().equals(factory.epName())) {
           continue; // fused earlier, when ONNX Runtime asked about this graph before
         }
-        Claim claim = claim(entry);
+        Claim claim = claim(entry, modelDirectory);
         record(graphName, entry.node(), claim);
         boolean failsInCompile = claim instanceof Claim.Refused && !fallbackAllowed;
         if (claim instanceof Claim.Claimed || failsInCompile) {
           boolean dropConstants = !(claim instanceof Claim.Claimed c) || c.dropConstants();
-          addNodeToFuse(supportInfo, entry.handle(), dropConstants);
+          addNodeToFuse(supportInfo, handle, dropConstants);
         }
       }
     }
   }
 
-  private Claim claim(OrtGraphReader.Entry entry) {
+  private Claim claim(OrtGraphReader.Entry entry, Path modelDirectory) {
     if (!entry.epName().isEmpty()) {
       return new Claim.NotApplicable("already placed on " + entry.epName());
     }
     try {
-      return provider.claim(entry.node());
+      return provider.claim(entry.node(), modelDirectory);
     } catch (RuntimeException | Error e) {
       return new Claim.Refused("claim.failed", "the claim rule threw " + e);
     }
@@ -373,12 +377,12 @@ final class PluginSession implements ProviderSession {
 
   private PluginNode compileNode(long graph, long fusedNode) {
     try (OrtGraphReader reader = new OrtGraphReader()) {
-      List<OrtGraphReader.Entry> nodes = reader.nodes(graph);
+      List<Long> nodes = reader.nodes(graph);
       if (nodes.size() != 1) {
         throw new EpException(
             "compile.graph", "expected one node in a fused graph, found " + nodes.size());
       }
-      GraphNode node = nodes.getFirst().node();
+      GraphNode node = reader.entry(nodes.getFirst()).node();
       return new PluginNode(
           provider.compile(node, reader.modelDirectory(graph)),
           inputIndexBySlot(node, reader.inputNames(fusedNode)),

@@ -30,13 +30,18 @@ public interface ExecutionProvider extends AutoCloseable {
    */
   void copy(KernelContext.Tensor from, KernelContext.Tensor to, long gpuStream);
 
-  /** Pure: the same node always gets the same answer. */
-  Claim claim(GraphNode node);
-
   /**
-   * Prepares a node that {@link #claim} took.
+   * Says whether a node will be computed here; the same node always gets the same answer, and may
+   * be asked about more than once.
    *
    * @param modelDirectory the folder that external data is relative to
+   */
+  Claim claim(GraphNode node, Path modelDirectory);
+
+  /**
+   * Prepares a node that {@link #claim} took. No node is compiled before all have been claimed.
+   *
+   * @param modelDirectory as for {@link #claim}
    */
   CompiledNode compile(GraphNode node, Path modelDirectory);
 

@@ -22,7 +22,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Knows where the experts of one session are. Weights in external data stay in the file; weights
@@ -36,11 +35,8 @@ public final class ExpertBank implements AutoCloseable {
   private final WeightFiles files = new WeightFiles();
   private final Arena arena = Arena.ofShared();
   private final List<BankLayer> layers = new ArrayList<>();
-  private @Nullable OpeningAhead ahead;
+  private final OpeningAhead ahead = new OpeningAhead();
   private boolean closed;
-
-  /** A node that will be opened as a layer. */
-  public record Expected(GraphNode node, QMoeSpec spec) {}
 
   /**
    * An empty bank.
@@ -53,37 +49,29 @@ public final class ExpertBank implements AutoCloseable {
   }
 
   /**
-   * Begins to open files in place for the layers that follow, if that takes the device a while.
+   * Begins to open the files of a layer in place, if that takes the device a while; the caller goes
+   * on meanwhile.
    *
-   * @param layers in the order of {@link #openLayer}, which decides what is read in place where not
-   *     everything can be
+   * @param node will be opened as a layer, in the order of the calls of this: the order decides
+   *     what is read in place where not everything can be
    * @param modelDirectory as for {@link #openLayer}
    */
-  public void openAhead(List<Expected> layers, Path modelDirectory) {
-    if (ahead != null || access != WeightsAccess.MAP || !device.opensInPlaceSlowly()) {
+  public void openAhead(GraphNode node, QMoeSpec spec, Path modelDirectory) {
+    if (access != WeightsAccess.MAP || !device.opensInPlaceSlowly()) {
       return;
     }
-    List<Runnable> steps = new ArrayList<>();
-    for (Expected layer : layers) {
-      for (QMoeTensor tensor : layer.spec().tensors()) {
-        GraphValue value = layer.node().input(tensor.input().slot()).orElseThrow();
-        if (value.constant().orElse(null) instanceof ConstantData.External) {
-          steps.add(
-              () ->
-                  device.openInPlace(
-                      locate(value, length(tensor, layer.spec()), modelDirectory).home()));
-        }
+    for (QMoeTensor tensor : spec.tensors()) {
+      GraphValue value = node.input(tensor.input().slot()).orElseThrow();
+      if (value.constant().orElse(null) instanceof ConstantData.External) {
+        ahead.add(
+            () -> device.openInPlace(locate(value, length(tensor, spec), modelDirectory).home()));
       }
     }
-    ahead = new OpeningAhead(steps);
   }
 
   /** Ends what {@link #openAhead} has begun: all layers are open, or the device is to be closed. */
   public void endAhead() {
-    OpeningAhead begun = ahead;
-    if (begun != null) {
-      begun.close();
-    }
+    ahead.close();
   }
 
   private static long length(QMoeTensor tensor, QMoeSpec spec) {

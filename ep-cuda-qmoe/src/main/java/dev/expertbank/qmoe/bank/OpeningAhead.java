@@ -1,36 +1,48 @@
 package dev.expertbank.qmoe.bank;
 
-import java.util.List;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Does on a thread of its own, in order, what whoever opens the layers of a session would do one
  * after the other. The driver takes most of that time to page-lock files; meanwhile the caller gets
  * on with the rest. Whoever needs a step does it again, and finds it done.
+ *
+ * <p>Steps are added and the end is told by one thread.
  */
 final class OpeningAhead implements AutoCloseable {
   private static final System.Logger LOG = System.getLogger(OpeningAhead.class.getName());
 
-  private final Thread thread;
-  private volatile boolean stopped;
+  /** Has no thread before the first step. */
+  private final ThreadPoolExecutor thread =
+      new ThreadPoolExecutor(
+          1,
+          1,
+          0,
+          TimeUnit.SECONDS,
+          new LinkedBlockingQueue<>(),
+          Thread.ofPlatform().daemon().name("expertbank-open").factory());
+
+  private volatile boolean ended;
 
   /**
-   * Begins.
+   * Adds a step.
    *
-   * @param steps a failure ends it: whoever needs the step will hear of it
+   * @param step a failure ends all that follow: whoever needs the step will hear of it
    */
-  OpeningAhead(List<Runnable> steps) {
-    thread = Thread.ofPlatform().daemon().name("expertbank-open").start(() -> run(steps));
+  void add(Runnable step) {
+    thread.execute(() -> run(step));
   }
 
-  private void run(List<Runnable> steps) {
+  private void run(Runnable step) {
+    if (ended) {
+      return;
+    }
     try {
-      for (Runnable step : steps) {
-        if (stopped) {
-          return;
-        }
-        step.run();
-      }
+      step.run();
     } catch (RuntimeException e) {
+      ended = true;
       LOG.log(System.Logger.Level.DEBUG, "opening ahead has ended", e);
     }
   }
@@ -38,11 +50,13 @@ final class OpeningAhead implements AutoCloseable {
   /** Waits for the step that is under way; no other follows. Closing twice is allowed. */
   @Override
   public void close() {
-    stopped = true;
+    ended = true;
+    thread.shutdown();
     boolean interrupted = false;
-    while (thread.isAlive()) {
+    // Not interrupted itself: a file that a thread maps would be closed by that.
+    while (!thread.isTerminated()) {
       try {
-        thread.join();
+        thread.awaitTermination(1, TimeUnit.DAYS);
       } catch (InterruptedException e) {
         interrupted = true;
       }

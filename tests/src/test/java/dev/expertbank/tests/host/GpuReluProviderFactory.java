@@ -74,7 +74,7 @@ public final class GpuReluProviderFactory implements ExecutionProviderFactory {
 
   private record GpuReluProvider(MemoryDevice memoryDevice) implements ExecutionProvider {
     @Override
-    public Claim claim(GraphNode node) {
+    public Claim claim(GraphNode node, Path modelDirectory) {
       return node.operatorType().equals("Relu")
           ? new Claim.Claimed(true, List.of())
           : new Claim.NotApplicable("not a Relu");

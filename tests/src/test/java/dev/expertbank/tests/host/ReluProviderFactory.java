@@ -91,7 +91,7 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
     }
 
     @Override
-    public Claim claim(GraphNode node) {
+    public Claim claim(GraphNode node, Path modelDirectory) {
       failIf(throwIn, ThrowIn.CLAIM);
       if (throwIn == ThrowIn.CLAIM_ERROR) {
         throw new StackOverflowError("thrown on purpose in " + throwIn);
