@@ -10,6 +10,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
+import java.util.concurrent.FutureTask;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -213,11 +215,31 @@ final class CudaRuns implements AutoCloseable {
   private void awaitLaunches() {
     List<CudaRun> runs = launched();
     if (runs.stream().anyMatch(CudaRun::isUnrecorded)) {
-      // A run has failed, so that its end was never told, and its stream may be gone by now.
-      calls.synchronizeContext();
+      awaitEverything();
     } else {
       runs.forEach(CudaRun::recordFinished);
       await(() -> runs.stream().allMatch(CudaRun::isFinished));
+    }
+  }
+
+  /**
+   * A run has failed, so that its end was never told, and its stream may be gone by now: all that
+   * is left to wait for is the whole context, which has no limit of its own.
+   */
+  private void awaitEverything() {
+    FutureTask<Void> everything =
+        new FutureTask<>(
+            () -> {
+              try (var _ = context.makeCurrentRelaxed()) {
+                calls.synchronizeContext();
+              }
+            },
+            null);
+    Thread.ofPlatform().daemon().name("expertbank-await").start(everything);
+    await(everything::isDone);
+    if (everything.state() == Future.State.FAILED) {
+      Throwable failure = everything.exceptionNow();
+      throw failure instanceof CudaException cuda ? cuda : new IllegalStateException(failure);
     }
   }
 
