@@ -28,8 +28,6 @@ import java.util.TreeMap;
  * inside the model are copied once. Owns the mappings, the copies and the address tables.
  */
 public final class ExpertBank implements AutoCloseable {
-  private static final long PAGE_BYTES = 4096;
-
   private final WeightsAccess access;
   private final Device device;
   private final WeightFiles files = new WeightFiles();
@@ -172,8 +170,7 @@ public final class ExpertBank implements AutoCloseable {
         yield new Located(source.mapped(), source);
       }
       case ConstantData.Inline inline -> {
-        // Whole pages, so that a device can register it.
-        MemorySegment copy = arena.allocate(length, PAGE_BYTES);
+        MemorySegment copy = OwnPages.allocate(arena, length);
         inline.reader().readInto(copy);
         yield Located.inMemory(copy);
       }

@@ -52,8 +52,7 @@ final class WeightFiles implements AutoCloseable {
   /** A range of the file, read into memory that this object owns. */
   synchronized MemorySegment copy(ExternalDataFile file, long offset, long length) {
     FileChannel channel = open(file).channel();
-    // Whole pages, so that a device can register it.
-    MemorySegment copy = arena.allocate(length, 4096);
+    MemorySegment copy = OwnPages.allocate(arena, length);
     try {
       for (long done = 0; done < length; ) {
         ByteBuffer piece = copy.asSlice(done, Math.min(READ_BYTES, length - done)).asByteBuffer();

@@ -47,7 +47,7 @@ public interface Device extends AutoCloseable {
    * Makes the device's kernels able to read memory of the host in place, as far as that goes, until
    * the device is closed.
    *
-   * @param memory outlives the device
+   * @param memory outlives the device; nothing that others use is in its first and last page
    */
   InPlace openInPlace(MemorySegment memory);
 

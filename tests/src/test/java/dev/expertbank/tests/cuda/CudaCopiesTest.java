@@ -115,8 +115,7 @@ class CudaCopiesTest {
   @ParameterizedTest
   @EnumSource
   void theBytesOfOtherMemoryArrive(Registered registered) {
-    MemorySegment memory = arena.allocate(SIZE, PAGE);
-    memory.copyFrom(file.mapping());
+    MemorySegment memory = file.copy(arena);
     try (CudaDevice device = Gpu.openPinning(registered.limit)) {
       device.openInPlace(memory);
       Slot slot = slot(device);

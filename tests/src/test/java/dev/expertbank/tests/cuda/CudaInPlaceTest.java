@@ -85,8 +85,7 @@ class CudaInPlaceTest {
 
   @Test
   void memoryThatIsNoFileIsReadWhereItIs() {
-    MemorySegment copy = arena.allocate(SIZE, PAGE);
-    copy.copyFrom(file.mapping());
+    MemorySegment copy = file.copy(arena);
     try (CudaDevice device = Gpu.open()) {
       assertThat(device.openInPlace(copy)).isEqualTo(new InPlace(copy.address(), SIZE, ""));
     }

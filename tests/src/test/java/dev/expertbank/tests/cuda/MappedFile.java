@@ -14,6 +14,8 @@ import java.util.SplittableRandom;
 /** A file of random bytes, open and mapped as weights are. */
 record MappedFile(Path path, MemorySegment content, FileChannel channel, MemorySegment mapping)
     implements AutoCloseable {
+  private static final long PAGE_BYTES = 4096;
+
   /**
    * Writes and maps it.
    *
@@ -37,6 +39,15 @@ record MappedFile(Path path, MemorySegment content, FileChannel channel, MemoryS
 
   byte[] bytes(int from, int length) {
     return content.asSlice(from, length).toArray(ValueLayout.JAVA_BYTE);
+  }
+
+  /** Its bytes in memory, in pages that hold nothing else, as a device wants them. */
+  MemorySegment copy(Arena arena) {
+    long size = mapping.byteSize();
+    return arena
+        .allocate(Math.ceilDiv(size, PAGE_BYTES) * PAGE_BYTES, PAGE_BYTES)
+        .asSlice(0, size)
+        .copyFrom(mapping);
   }
 
   @Override

@@ -85,7 +85,8 @@ final class CudaHostMemory implements AutoCloseable {
    * Registers memory as far as that goes, until this is closed. The order of the calls decides what
    * is in and what is not.
    *
-   * @param memory outlives this; of a file if {@link MemorySegment#isMapped()}
+   * @param memory outlives this; of a file if {@link MemorySegment#isMapped()}; nothing that others
+   *     use is in its first and last page
    * @return the part from its start on that the device can read, and why it is not all of it
    */
   synchronized InPlace open(MemorySegment memory) {
