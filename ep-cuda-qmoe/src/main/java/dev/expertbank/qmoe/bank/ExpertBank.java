@@ -3,6 +3,7 @@ package dev.expertbank.qmoe.bank;
 import dev.expertbank.qmoe.device.CopyPiece;
 import dev.expertbank.qmoe.device.Device;
 import dev.expertbank.qmoe.device.LayerExperts;
+import dev.expertbank.qmoe.device.OwnPages;
 import dev.expertbank.qmoe.device.Slot;
 import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.residency.ExpertKey;

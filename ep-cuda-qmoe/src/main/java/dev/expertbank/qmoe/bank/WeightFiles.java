@@ -1,5 +1,6 @@
 package dev.expertbank.qmoe.bank;
 
+import dev.expertbank.qmoe.device.OwnPages;
 import dev.expertbank.qmoe.device.WeightSource;
 import dev.expertbank.spi.EpException;
 import dev.expertbank.spi.ExternalDataFile;

@@ -1,5 +1,6 @@
 package dev.expertbank.tests.cuda;
 
+import dev.expertbank.qmoe.device.OwnPages;
 import dev.expertbank.qmoe.device.WeightSource;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -14,8 +15,6 @@ import java.util.SplittableRandom;
 /** A file of random bytes, open and mapped as weights are. */
 record MappedFile(Path path, MemorySegment content, FileChannel channel, MemorySegment mapping)
     implements AutoCloseable {
-  private static final long PAGE_BYTES = 4096;
-
   /**
    * Writes and maps it.
    *
@@ -41,13 +40,9 @@ record MappedFile(Path path, MemorySegment content, FileChannel channel, MemoryS
     return content.asSlice(from, length).toArray(ValueLayout.JAVA_BYTE);
   }
 
-  /** Its bytes in memory, in pages that hold nothing else, as a device wants them. */
+  /** Its bytes in memory, as those of weights that are not read from their file. */
   MemorySegment copy(Arena arena) {
-    long size = mapping.byteSize();
-    return arena
-        .allocate(Math.ceilDiv(size, PAGE_BYTES) * PAGE_BYTES, PAGE_BYTES)
-        .asSlice(0, size)
-        .copyFrom(mapping);
+    return OwnPages.allocate(arena, mapping.byteSize()).copyFrom(mapping);
   }
 
   @Override

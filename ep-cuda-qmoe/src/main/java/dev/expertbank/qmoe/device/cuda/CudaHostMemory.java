@@ -3,6 +3,7 @@ package dev.expertbank.qmoe.device.cuda;
 import dev.expertbank.memory.HostMemory;
 import dev.expertbank.natives.Native;
 import dev.expertbank.qmoe.device.Device.InPlace;
+import dev.expertbank.qmoe.device.OwnPages;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,9 +16,6 @@ import java.util.TreeMap;
  * own, registered page by page until a limit. Safe from any thread.
  */
 final class CudaHostMemory implements AutoCloseable {
-  /** The page of x86-64, the one platform that JCuda has a library for. */
-  static final long PAGE_BYTES = 4096;
-
   /** The driver page-locks 1 GiB in 31 ms; in pieces, a refusal costs no more than that. */
   private static final long MAX_REGISTRATION_BYTES = 1L << 30;
 
@@ -95,7 +93,8 @@ final class CudaHostMemory implements AutoCloseable {
     String reason = unable(memory.isMapped());
     if (reason.isEmpty()) {
       // The rest of a file's last page is mapped with it and reads as zero.
-      reason = registerPages(pageOf(start), pageOf(end + PAGE_BYTES - 1), memory.isMapped());
+      reason =
+          registerPages(pageOf(start), pageOf(end + OwnPages.PAGE_BYTES - 1), memory.isMapped());
     }
     return readable(start, end, reason);
   }
@@ -204,7 +203,7 @@ final class CudaHostMemory implements AutoCloseable {
   }
 
   private static long pageOf(long address) {
-    return address & -PAGE_BYTES;
+    return address & -OwnPages.PAGE_BYTES;
   }
 
   /** No kernel and no copy reads any of it any more. Closing twice is allowed. */

@@ -1,6 +1,7 @@
 package dev.expertbank.qmoe.device.cuda;
 
 import dev.expertbank.qmoe.device.Device.InPlace;
+import dev.expertbank.qmoe.device.OwnPages;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
@@ -51,7 +52,7 @@ public record CudaBandwidth(double device, double inPlace) {
       long buffer = context.memory().allocate(MAX_BYTES);
       double ofDevice = reader.bytesPerSecond(buffer, MAX_BYTES);
       context.memory().free(buffer);
-      long bytes = Math.min(MAX_BYTES, channel.size()) & -CudaHostMemory.PAGE_BYTES;
+      long bytes = Math.min(MAX_BYTES, channel.size()) & -OwnPages.PAGE_BYTES;
       InPlace inPlace = hostMemory.open(channel.map(MapMode.READ_ONLY, 0, bytes, arena));
       if (inPlace.bytes() < bytes) {
         throw new IllegalStateException(file + " cannot be read in place: " + inPlace.reason());

@@ -1,4 +1,4 @@
-package dev.expertbank.qmoe.bank;
+package dev.expertbank.qmoe.device;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
