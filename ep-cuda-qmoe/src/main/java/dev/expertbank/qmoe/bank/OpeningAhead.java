@@ -1,7 +1,7 @@
 package dev.expertbank.qmoe.bank;
 
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -15,13 +15,8 @@ final class OpeningAhead implements AutoCloseable {
   private static final System.Logger LOG = System.getLogger(OpeningAhead.class.getName());
 
   /** Has no thread before the first step. */
-  private final ThreadPoolExecutor thread =
-      new ThreadPoolExecutor(
-          1,
-          1,
-          0,
-          TimeUnit.SECONDS,
-          new LinkedBlockingQueue<>(),
+  private final ExecutorService thread =
+      Executors.newSingleThreadExecutor(
           Thread.ofPlatform().daemon().name("expertbank-open").factory());
 
   private volatile boolean ended;
