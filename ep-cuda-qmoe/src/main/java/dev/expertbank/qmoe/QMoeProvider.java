@@ -25,6 +25,7 @@ import dev.expertbank.spi.qmoe.QMoeSpecs;
 import dev.expertbank.spi.qmoe.RoutingSemantics;
 import java.nio.file.Path;
 import java.util.Optional;
+import java.util.function.Supplier;
 import jdk.jfr.FlightRecorder;
 import org.jspecify.annotations.Nullable;
 
@@ -65,7 +66,7 @@ final class QMoeProvider implements ExecutionProvider {
   }
 
   @Override
-  public Claim claim(GraphNode node, Path modelDirectory) {
+  public Claim claim(GraphNode node, Supplier<Path> modelDirectory) {
     if (!node.qualifiedType().equals(NODE_TYPE)) {
       return new Claim.NotApplicable("not a " + NODE_TYPE + " node");
     }
@@ -82,7 +83,8 @@ final class QMoeProvider implements ExecutionProvider {
   }
 
   /** What takes its time and needs nothing else begins with the claim. */
-  private Claim claim(GraphNode node, QMoeReading.Supported supported, Path modelDirectory) {
+  private Claim claim(
+      GraphNode node, QMoeReading.Supported supported, Supplier<Path> modelDirectory) {
     Optional<QMoeReading.Unsupported> unsupported = device.unsupported(supported.spec());
     if (unsupported.isPresent()) {
       return refused(unsupported.get());

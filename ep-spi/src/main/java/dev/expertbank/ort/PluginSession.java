@@ -41,6 +41,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -256,14 +257,13 @@ final class PluginSession implements ProviderSession {
   private void claimNodes(long graph, long supportInfo) {
     try (OrtGraphReader reader = new OrtGraphReader()) {
       String graphName = reader.graphName(graph);
-      Path modelDirectory = reader.modelDirectory(graph);
       for (long handle : reader.nodes(graph)) {
         // Claimed before the next is read, because a provider may begin to load it.
         OrtGraphReader.Entry entry = reader.entry(handle);
         if (entry.epName().equals(factory.epName())) {
           continue; // fused earlier, when ONNX Runtime asked about this graph before
         }
-        Claim claim = claim(entry, modelDirectory);
+        Claim claim = claim(entry, () -> reader.modelDirectory(graph));
         record(graphName, entry.node(), claim);
         boolean failsInCompile = claim instanceof Claim.Refused && !fallbackAllowed;
         if (claim instanceof Claim.Claimed || failsInCompile) {
@@ -274,7 +274,7 @@ final class PluginSession implements ProviderSession {
     }
   }
 
-  private Claim claim(OrtGraphReader.Entry entry, Path modelDirectory) {
+  private Claim claim(OrtGraphReader.Entry entry, Supplier<Path> modelDirectory) {
     if (!entry.epName().isEmpty()) {
       return new Claim.NotApplicable("already placed on " + entry.epName());
     }

@@ -5,6 +5,7 @@ import dev.expertbank.residency.ResizeOutcome;
 import dev.expertbank.residency.ResizeRequest;
 import java.nio.file.Path;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
  * The provider of one session. {@link #claim} and {@link #compile} are called on the thread that
@@ -34,14 +35,16 @@ public interface ExecutionProvider extends AutoCloseable {
    * Says whether a node will be computed here; the same node always gets the same answer, and may
    * be asked about more than once.
    *
-   * @param modelDirectory the folder that external data is relative to
+   * @param modelDirectory gives the folder that external data is relative to, until this returns; a
+   *     model that cannot be claimed may have none that Java can name
    */
-  Claim claim(GraphNode node, Path modelDirectory);
+  Claim claim(GraphNode node, Supplier<Path> modelDirectory);
 
   /**
-   * Prepares a node that {@link #claim} took. No node is compiled before all have been claimed.
+   * Prepares a node that {@link #claim} took. Nodes of a body of If, Loop or Scan can be prepared
+   * before those around it are claimed.
    *
-   * @param modelDirectory as for {@link #claim}
+   * @param modelDirectory the folder that external data is relative to
    */
   CompiledNode compile(GraphNode node, Path modelDirectory);
 

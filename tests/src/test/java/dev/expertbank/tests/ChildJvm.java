@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /** Runs a main class of the tests in a JVM of its own, where it may die without taking us along. */
@@ -19,6 +20,16 @@ public final class ChildJvm {
 
   public static Ended run(Class<?> main, List<String> jvmArguments, String... arguments)
       throws IOException, InterruptedException {
+    return run(Map.of(), main, jvmArguments, arguments);
+  }
+
+  /** The same, with variables of the environment beside those that we have. */
+  public static Ended run(
+      Map<String, String> environment,
+      Class<?> main,
+      List<String> jvmArguments,
+      String... arguments)
+      throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(ProcessHandle.current().info().command().orElse("java"));
     command.add("--enable-native-access=ALL-UNNAMED");
@@ -27,7 +38,9 @@ public final class ChildJvm {
     command.add(System.getProperty("java.class.path"));
     command.add(main.getName());
     command.addAll(List.of(arguments));
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+    ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+    builder.environment().putAll(environment);
+    Process process = builder.start();
     process.getOutputStream().close();
     Thread killer =
         Thread.ofVirtual()

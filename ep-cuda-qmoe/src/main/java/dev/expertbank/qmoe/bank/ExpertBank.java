@@ -23,6 +23,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.Supplier;
 
 /**
  * Knows where the experts of one session are. Weights in external data stay in the file; weights
@@ -53,17 +54,18 @@ public final class ExpertBank implements AutoCloseable {
    *
    * @param node will be opened as a layer, in the order of the calls of this: the order decides
    *     what is read in place where not everything can be
-   * @param modelDirectory as for {@link #openLayer}
+   * @param modelDirectory gives what {@link #openLayer} will get; asked before this returns, if at
+   *     all
    */
-  public void openAhead(GraphNode node, QMoeSpec spec, Path modelDirectory) {
+  public void openAhead(GraphNode node, QMoeSpec spec, Supplier<Path> modelDirectory) {
     if (access != WeightsAccess.MAP || !device.opensInPlaceSlowly()) {
       return;
     }
+    Path directory = modelDirectory.get();
     for (QMoeTensor tensor : spec.tensors()) {
       GraphValue value = node.input(tensor.input().slot()).orElseThrow();
       if (value.constant().orElse(null) instanceof ConstantData.External) {
-        ahead.add(
-            () -> device.openInPlace(locate(value, length(tensor, spec), modelDirectory).home()));
+        ahead.add(() -> device.openInPlace(locate(value, length(tensor, spec), directory).home()));
       }
     }
   }

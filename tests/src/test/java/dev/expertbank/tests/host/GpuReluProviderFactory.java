@@ -27,6 +27,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
  * A provider that wants its tensors in a GPU's memory, and computes float Relu. The "GPU" of these
@@ -74,7 +75,7 @@ public final class GpuReluProviderFactory implements ExecutionProviderFactory {
 
   private record GpuReluProvider(MemoryDevice memoryDevice) implements ExecutionProvider {
     @Override
-    public Claim claim(GraphNode node, Path modelDirectory) {
+    public Claim claim(GraphNode node, Supplier<Path> modelDirectory) {
       return node.operatorType().equals("Relu")
           ? new Claim.Claimed(true, List.of())
           : new Claim.NotApplicable("not a Relu");

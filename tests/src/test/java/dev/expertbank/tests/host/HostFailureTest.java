@@ -3,8 +3,11 @@ package dev.expertbank.tests.host;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.expertbank.tests.ChildJvm;
+import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -52,6 +55,16 @@ class HostFailureTest {
   void theProcessExitsCleanlyWhileAnotherThreadRuns() throws Exception {
     ChildJvm.Ended ended = scenario("exit-while-running");
     assertThat(ended.output()).contains("exiting");
+    assertThat(ended.exitCode()).isZero();
+  }
+
+  /** As in a container without a locale: nothing of the model is the provider's, so all is well. */
+  @Test
+  void aModelWhoseFolderJavaCannotNameOpens(@TempDir Path folder) throws Exception {
+    ChildJvm.Ended ended =
+        ChildJvm.run(
+            Map.of("LC_ALL", "C"), HostScenarios.class, List.of(), "unnamable", folder.toString());
+    assertThat(ended.output()).contains("unnamable", "ran [-1.0, 2.0]");
     assertThat(ended.exitCode()).isZero();
   }
 

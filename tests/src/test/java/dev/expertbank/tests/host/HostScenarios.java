@@ -7,6 +7,8 @@ import ai.onnxruntime.OrtSession;
 import dev.expertbank.api.ExecutionProviders;
 import dev.expertbank.api.Registration;
 import dev.expertbank.tests.host.ReluProviderFactory.ThrowIn;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Map;
@@ -25,6 +27,7 @@ public final class HostScenarios {
           throwIn(ThrowIn.valueOf(arguments[1]), Map.of("fallback", "allow"));
       case "exit-with-open-session" -> exitWithOpenSession();
       case "exit-while-running" -> exitWhileRunning();
+      case "unnamable" -> openUnnamable(arguments[1]);
       default -> throw new IllegalArgumentException(arguments[0]);
     }
   }
@@ -53,6 +56,26 @@ public final class HostScenarios {
       System.out.println("open sessions " + registration.sessions().size());
     }
     System.out.println("alive");
+  }
+
+  /** ONNX Runtime takes names as UTF-8, so it has to write the file where Java cannot name it. */
+  private static void openUnnamable(String folder) throws OrtException {
+    String model = folder + "/mod\u00e8le.onnx";
+    try (var options = new OrtSession.SessionOptions()) {
+      options.setOptimizedModelFilePath(model);
+      ENVIRONMENT.createSession(SmallModels.chain("Neg"), options).close();
+    }
+    try {
+      System.out.println("named " + Path.of(model));
+    } catch (InvalidPathException e) {
+      System.out.println("unnamable");
+    }
+    try (var options = new OrtSession.SessionOptions();
+        Registration _ =
+            ExecutionProviders.require("JavaRelu").register(ENVIRONMENT, options, Map.of());
+        var session = ENVIRONMENT.createSession(model, options)) {
+      System.out.println("ran " + Arrays.toString(run(session, 1, -2)));
+    }
   }
 
   private static void exitWithOpenSession() throws Exception {

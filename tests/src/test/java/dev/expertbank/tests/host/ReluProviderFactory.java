@@ -24,6 +24,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
  * A second provider, to prove that the host knows nothing of QMoE: computes float Relu. The option
@@ -91,7 +92,7 @@ public final class ReluProviderFactory implements ExecutionProviderFactory {
     }
 
     @Override
-    public Claim claim(GraphNode node, Path modelDirectory) {
+    public Claim claim(GraphNode node, Supplier<Path> modelDirectory) {
       failIf(throwIn, ThrowIn.CLAIM);
       if (throwIn == ThrowIn.CLAIM_ERROR) {
         throw new StackOverflowError("thrown on purpose in " + throwIn);
